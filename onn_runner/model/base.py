@@ -1,0 +1,79 @@
+"""LayerSpec, Layer and Factory: a network asks for layers by shape; the model decides what kind of neuron they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+Role = Literal["hidden", "output"]
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSpec:
+    """What a network asks of one layer. Sizes have one number per spatial axis."""
+
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: Literal["same", "valid"] | tuple[int, ...] = "same"
+    """`same`: d (k - 1) in all, the odd one behind, so that the output has ceil(size / stride) positions."""
+    padding_mode: PaddingMode = "zeros"
+    groups: int = 1
+    transposed: bool = False
+    activation: str | None = None
+    """None: the model's own activation (none in the output layer); a name forces one."""
+    index: int = 0
+    """Position among the network's factory-made layers, from 0; `model.layers` counts by it."""
+    role: Role = "hidden"
+    input_bound: tuple[float, float] | None = None
+    """A range the input is known to lie in, from the layer before; None where it is not bounded."""
+
+    @property
+    def dims(self) -> int:
+        return len(self.kernel_size)
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """What is printed and stored about a layer at the start of a run."""
+
+    kind: str
+    """`conv`, `onn`, `self_onn q=3`, `quadratic t2_4`"""
+    operators: tuple[tuple[str, int], ...]
+    """Operator names with their neuron counts; empty for neurons without operators."""
+    nonlinearity: float | None
+    """Share of the output's variance that the best linear fit in x leaves, before the activation, fresh weights; 0 for conv."""
+    computed_by: str
+    reason: str
+
+
+class Layer(nn.Module):
+    """A layer of neurons, activation included. Knows its spec, what it costs and what it is."""
+
+    spec: LayerSpec
+    output_bound: tuple[float, float] | None
+    """The range of the activation, None where unbounded: the next layer's `input_bound`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def macs(self, positions: int) -> int:
+        """Multiply-accumulates (nodal evaluations for operational neurons) of one sample with that many output positions."""
+        raise NotImplementedError
+
+    def facts(self) -> LayerFacts:
+        raise NotImplementedError
+
+    def decay_groups(self) -> dict[str, str]:
+        """Parameter name -> its group for the optimizer: 'weight', 'bias', 'norm' or 'quadratic'."""
+        raise NotImplementedError
+
+
+Factory = Callable[[LayerSpec], Layer]
+Plain = dict[str, Any]
