@@ -1,0 +1,143 @@
+"""The run folder: made without collisions, with the config, the command, the versions and the git state in it."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onn_runner import __version__, storage
+from onn_runner.errors import ConfigError, RunError
+
+RUN_SCHEMA = 1
+PACKAGES = (
+    "torch torchvision hydra-core omegaconf torchmetrics tensorboard rich scikit-image scikit-learn numpy scipy".split()
+)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of one run, and its `run.json`."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def split(self) -> Path:
+        return self.path / "split.json"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "run.json"
+
+    def fold(self, index: int) -> Path:
+        """`fold_00`, made where it is missing."""
+        folder = self.path / f"fold_{index:02d}"
+        make(folder)
+        return folder
+
+    def read_record(self) -> dict[str, Any]:
+        """The content of run.json. Raises ConfigError where the folder is not a run's."""
+        try:
+            record = json.loads(self.record.read_text())
+        except FileNotFoundError as error:
+            raise ConfigError(f"resume={self.path}: not a run folder (it has no run.json)") from error
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ConfigError(f"resume={self.path}: run.json cannot be read ({error})") from error
+        if not isinstance(record, dict) or record.get("schema") != RUN_SCHEMA:
+            raise ConfigError(f"resume={self.path}: run.json is not of this version (schema {RUN_SCHEMA})")
+        return record
+
+    def update_record(self, **changes: Any) -> None:
+        storage.write_json(self.record, self.read_record() | changes)
+
+
+def make(folder: Path) -> None:
+    """`folder` and its parents. Raises RunError with the remedy."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage.explain(error, folder) from error
+
+
+def create(name: str, *, root: Path, fixed: Path | None = None) -> RunFolder:
+    """A new folder `root/name/<time-stamp>`, with -2, -3, ... when several start in one second; or `fixed`.
+
+    Raises ConfigError when `fixed` already holds a run.
+    """
+    if fixed is not None:
+        if (fixed / "run.json").exists():
+            raise ConfigError(f"the folder {fixed} already holds a run: go on with resume={fixed}, or choose another")
+        make(fixed)
+        return RunFolder(fixed)
+    parent = root / name
+    make(parent)
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    for attempt in range(1, 1000):
+        path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise storage.explain(error, path) from error
+        return RunFolder(path)
+    raise RunError(f"cannot make a new folder in {parent}: 999 runs started in one second")
+
+
+def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequence[str]) -> dict[str, Any]:
+    """What run.json says at the start of a run."""
+    return {
+        "schema": RUN_SCHEMA,
+        "status": "running",
+        "command": list(command),
+        "overrides": list(overrides),
+        "flags": list(flags),
+        "started": now(),
+        "resumed": [],
+        "versions": versions(),
+        "git": git_state(Path.cwd()),
+    }
+
+
+def now() -> str:
+    """Local time with its offset, to the second."""
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def versions() -> Mapping[str, str]:
+    """This package, Python, the system and the libraries that numbers depend on."""
+    found = {"onn-runner": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state(folder: Path) -> Mapping[str, Any] | None:
+    """Commit and cleanliness of the repository around `folder`; None outside one or without git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return {"commit": commit, "modified": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
