@@ -42,7 +42,7 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def training(self, indices: Sequence[int], key: tuple[Part, ...]) -> Dataset[Item]:
-        """Items with noise and augmentation drawn from (`key`, item): a fresh key each epoch, the same key the same data."""
+        """Noise and augmentation drawn from (`key`, item): a fresh key each epoch, the same key the same data."""
 
     def fixed(self, indices: Sequence[int]) -> Dataset[Item]:
         """Items for validation and test: identical whenever asked, whatever else was drawn."""

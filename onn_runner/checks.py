@@ -1,0 +1,55 @@
+"""Values from a config, checked: the value itself, or one sentence that names the key, the value and what it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from onn_runner.errors import ConfigError, unknown
+
+
+def refuse(key: str, value: object, wanted: str) -> ConfigError:
+    return ConfigError(f"{key} (={value!r}) must be {wanted}")
+
+
+def whole_number(key: str, value: object, *, least: int, wanted: str = "") -> int:
+    """An int of at least `least`; booleans, strings and fractions are none."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise refuse(key, value, wanted or f"a whole number of at least {least}")
+    return value
+
+
+def positive(key: str, value: object, wanted: str, *, most: float = math.inf) -> float:
+    """A finite number in (0, most]; booleans and strings are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(key, value, wanted)
+    if not math.isfinite(value) or not 0 < value <= most:
+        raise refuse(key, value, wanted)
+    return float(value)
+
+
+def flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise refuse(key, value, "true or false")
+    return value
+
+
+def choice(key: str, value: object, options: Iterable[str]) -> str:
+    options = list(options)
+    if not isinstance(value, str):
+        raise refuse(key, value, f"one of {', '.join(options)}")
+    if value not in options:
+        raise unknown(key, value, options)
+    return value
+
+
+def pair(key: str, value: object, *, least: int) -> tuple[int, int]:
+    """(height, width) from one number or a list of two."""
+    wanted = f"a whole number of at least {least}, or two: [height, width]"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != 2:
+            raise refuse(key, list(value), wanted)
+        height, width = value
+    else:
+        height = width = value
+    return whole_number(key, height, least=least, wanted=wanted), whole_number(key, width, least=least, wanted=wanted)
