@@ -40,7 +40,7 @@ class Denoise:
         colour: bool = False,
         max_side: int = 512,
         patch: int | Sequence[int] = 48,
-        patches: int | None = 64,
+        patches: int | None = 80,
         placement: str = "grid",
         noise: str | noises.Noise = "gaussian",
         sigma: float = 25.0,

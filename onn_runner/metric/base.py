@@ -1,4 +1,4 @@
-"""ItemMetric: a torchmetrics metric that also keeps the value of every item, and averages over items, never over batches."""
+"""ItemMetric: a torchmetrics metric that also keeps the score of every item; a mean over items, never over batches."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class ItemMetric(Metric):
 
     def items(self) -> Tensor:
         """[N] float64, NaN where the score is not defined."""
-        if isinstance(self.values, Tensor):
-            return self.values
+        gathered: object = self.values
+        if isinstance(gathered, Tensor):
+            return gathered
         return torch.cat(self.values) if self.values else torch.empty(0, dtype=torch.float64)
 
     @property

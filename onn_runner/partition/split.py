@@ -1,0 +1,57 @@
+"""Folds as plain containers, to be written with a run and read on resume; and what a reader should know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onn_runner.errors import ConfigError
+from onn_runner.partition.base import Fold, Partitionable
+
+SPLIT_SCHEMA = 1
+_PARTS = ("train", "validation", "test")
+
+
+def as_plain(folds: Sequence[Fold], *, fingerprint: str | None = None) -> dict[str, Any]:
+    """For JSON; `fingerprint` is the data's, so that a split is never applied to other items."""
+    plain = [{"index": fold.index, **{part: list(getattr(fold, part)) for part in _PARTS}} for fold in folds]
+    return {"schema": SPLIT_SCHEMA, "fingerprint": fingerprint, "folds": plain}
+
+
+def from_plain(plain: Mapping[str, Any], *, fingerprint: str | None = None) -> list[Fold]:
+    """Raises: ConfigError where the file is not such a split, or was made for other data."""
+    made_for = plain.get("fingerprint") if isinstance(plain, Mapping) else None
+    if fingerprint is not None and made_for is not None and made_for != fingerprint:
+        raise ConfigError(
+            "the stored split was made for other data (files, patches, noise or data.seed differ): "
+            "restore the data as it was, or start a new run"
+        )
+    try:
+        if plain["schema"] != SPLIT_SCHEMA:
+            raise ConfigError(f"the stored split has schema {plain['schema']}, this version reads {SPLIT_SCHEMA}")
+        return [Fold(int(fold["index"]), *(tuple(map(int, fold[part])) for part in _PARTS)) for fold in plain["folds"]]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"the stored split cannot be read ({error!r}): start a new run") from error
+
+
+def describe(folds: Sequence[Fold], items: Partitionable) -> list[str]:
+    """One line per fold: items and groups of each part."""
+    lines = []
+    for fold in folds:
+        parts = []
+        for part in _PARTS:
+            indices = getattr(fold, part)
+            groups = len({items.groups[index] for index in indices})
+            parts.append(
+                f"{part} {len(indices)} items of {groups} group{'s' * (groups != 1)}" if indices else f"no {part}"
+            )
+        lines.append(f"fold {fold.index}: {', '.join(parts)}")
+    return lines
+
+
+def shared_groups(fold: Fold, items: Partitionable) -> set[str]:
+    """Groups with items on the test side and on the other: their scores flatter."""
+    test = {items.groups[index] for index in fold.test}
+    return test & {items.groups[index] for index in (*fold.train, *fold.validation)}
