@@ -78,8 +78,8 @@ class Splitter(ABC):
         count = counted(self.validation, available)
         if count >= available:
             raise ConfigError(
-                f"partition.validation (={self.validation}) is {count} of the {available} {self.unit} that fold {index} "
-                f"may train on, which leaves nothing to train on: lower it (0 holds none), or change the folds"
+                f"partition.validation (={self.validation}) is {count} of the {available} {self.unit} that fold "
+                f"{index} may train on, which leaves none to train on: lower it (0 holds none), or change the folds"
             )
         order = random(self.seed, "validation", index).permutation(available)
         if self.stratified and items.labels is not None:
