@@ -48,7 +48,7 @@ class LayerFacts:
     operators: tuple[tuple[str, int], ...]
     """Operator names with their neuron counts; empty for neurons without operators."""
     nonlinearity: float | None
-    """Share of the output's variance that the best linear fit in x leaves, before the activation, fresh weights; 0 for conv."""
+    """Share of the output's variance that the best linear fit in x leaves, fresh weights, before the activation."""
     computed_by: str
     reason: str
 
@@ -64,7 +64,7 @@ class Layer(nn.Module):
         raise NotImplementedError
 
     def macs(self, positions: int) -> int:
-        """Multiply-accumulates (nodal evaluations for operational neurons) of one sample with that many output positions."""
+        """Multiply-accumulates (operational neurons: nodal evaluations) of a sample with that many output positions."""
         raise NotImplementedError
 
     def facts(self) -> LayerFacts:

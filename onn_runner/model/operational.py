@@ -1,0 +1,164 @@
+"""y_o = f(A_o sum_c P_t psi_o(w[o,c,t], x[c,p+t]) + b_o): operational neurons, several operators in one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onn_runner import compute as kernels
+from onn_runner.compute.base import Block, Call, Memory
+from onn_runner.errors import ConfigError, unknown
+from onn_runner.model import activation, padding
+from onn_runner.model.base import LayerFacts, LayerSpec
+from onn_runner.model.conv import SpatialLayer, fill_uniform
+from onn_runner.ops import pool as pools
+from onn_runner.ops.base import Nodal, Pool, as_nodal
+from onn_runner.ops.calibrate import calibrate, neuron_means
+
+INITIALISATIONS = ("calibrated", "fastonn", "gop")
+
+LIMIT = 4.0
+"""FastONN rescales a sample whose largest pre-activation exceeds this."""
+
+
+def split_evenly(operators: Mapping[str, Nodal], neurons: int) -> tuple[Block, ...]:
+    """Consecutive neurons per operator in written order, the remainder to the first; none, no block."""
+    share, remainder = divmod(neurons, len(operators))
+    blocks, start = [], 0
+    for position, (name, nodal) in enumerate(operators.items()):
+        stop = start + share + (position < remainder)
+        if stop > start:
+            blocks.append(Block(name, nodal, start, stop))
+        start = stop
+    return tuple(blocks)
+
+
+def rescale(
+    u: Tensor,  # [B, O, *S']
+    blocks: Sequence[Block],
+) -> Tensor:  # [B, O, *S']
+    """u min(1, 4 / max|u|) per sample, the maximum over one operator's neurons and all positions, without gradient."""
+    factors = []
+    for block in blocks:
+        largest = u[:, block.start : block.stop].detach().abs().flatten(1).amax(1, keepdim=True)
+        factors.append((LIMIT / largest.clamp_min(LIMIT)).expand(-1, block.stop - block.start))
+    return u * torch.cat(factors, dim=1).reshape(*u.shape[:2], *[1] * (u.dim() - 2))
+
+
+class OperationalLayer(SpatialLayer):
+    """Operational neurons; what the kernels remember between calls travels in the state_dict."""
+
+    gain: Tensor | None
+
+    def __init__(self, spec: LayerSpec, blocks: Sequence[Block], *, model: Operational) -> None:
+        super().__init__(spec, "onn", model.activation)
+        self.blocks = tuple(blocks)
+        self.initialisation = model.initialisation
+        self.call = Call(self.blocks, model.pooling, spec.stride, spec.dilation, spec.groups, spec.input_bound)
+        self.memory = Memory(requested=model.compute)
+        self.weight = nn.Parameter(torch.empty(self.weight_shape))
+        self.bias = nn.Parameter(torch.zeros(spec.out_channels))
+        self.register_buffer("gain", torch.ones(spec.out_channels) if self.initialisation == "calibrated" else None)
+        self.nonlinearity = self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> float:
+        """Fill weight, bias and gain; the mean over neurons of the non-linearity index of what was filled in."""
+        taps, total = padding.taps(self.spec), 0.0
+        for block in self.blocks:
+            part = slice(block.start, block.stop)
+            bound = block.nodal.weight_bound if self.gain is not None else 1 / taps
+            fill_uniform(self.weight[part], bound**2 / 3)
+            calibration = calibrate(
+                block.nodal, self.call.pool, taps=taps, channels=self.weight.shape[1], weight_bound=bound
+            )
+            total += calibration.nonlinearity * (block.stop - block.start)
+            if self.gain is None:
+                fill_uniform(self.bias[part], bound**2 / 3)
+            else:
+                self.gain[part] = calibration.gain
+                self.bias[part] = -calibration.gain * neuron_means(block.nodal, self.call.pool, self.weight[part])
+        return total / self.spec.out_channels
+
+    def respond(self, x: Tensor) -> Tensor:
+        if self.initialisation != "fastonn":
+            return kernels.run(self.call, x, self.weight, self.gain, self.bias, self.memory)
+        u = kernels.run(self.call, x, self.weight, None, None, self.memory)
+        return rescale(u, self.blocks) - self.bias.reshape(-1, *[1] * self.spec.dims)
+
+    def facts(self) -> LayerFacts:
+        operators = tuple((block.name, block.stop - block.start) for block in self.blocks)
+        return LayerFacts("onn", operators, self.nonlinearity, self.memory.chosen, self.memory.reason)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return self.memory.plain()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.memory.restore(state)
+
+    def extra_repr(self) -> str:
+        counts = ", ".join(f"{block.stop - block.start} {block.name}" for block in self.blocks)
+        return f"{super().extra_repr()}, {counts}"
+
+
+@dataclass(frozen=True)
+class Operational:
+    """Factory of operational layers. `operators` serve every layer that `layers` does not name others for."""
+
+    operators: Mapping[str, Any]
+    pool: str | Pool = field(default="sum", kw_only=True)
+    layers: Sequence[Any] | None = field(default=None, kw_only=True)
+    """Per layer (LayerSpec.index) the names of its operators, or None for `operators`."""
+    activation: str | None = field(default="tanh", kw_only=True)
+    catalogue: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """Operators that `layers` may name besides `operators`."""
+    compute: str = field(default="auto", kw_only=True)
+    initialisation: str = field(default="calibrated", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.operators:
+            raise ConfigError("ops is empty: an operational layer needs at least one operator, such as ops=sine,exp")
+        activation.named(self.activation)
+        kernels.check(self.compute)
+        if self.initialisation not in INITIALISATIONS:
+            raise unknown("initialisation", str(self.initialisation), INITIALISATIONS)
+        _ = self.pooling
+        for index in range(len(self.layers or ())):
+            self.operators_of(index)
+
+    @property
+    def pooling(self) -> Pool:
+        return self.pool if isinstance(self.pool, Pool) else pools.named(self.pool)
+
+    def expect(self, count: int) -> None:
+        """Told by a network how many layers it will ask for."""
+        if self.layers is not None and len(self.layers) != count:
+            raise ConfigError(
+                f"model.layers has {len(self.layers)} entries, the network has {count} operational layers; "
+                "write one list of operators (or null for ops) per layer"
+            )
+
+    def operators_of(self, index: int) -> dict[str, Nodal]:
+        """The operators of one layer, in written order."""
+        names = None if self.layers is None or index >= len(self.layers) else self.layers[index]
+        if names is None:
+            return {name: as_nodal(nodal) for name, nodal in self.operators.items()}
+        names = [names] if isinstance(names, str) else list(names)
+        if not names:
+            raise ConfigError(f"model.layers[{index}] is empty: name at least one operator, or null for ops")
+        if len(set(names)) < len(names):
+            raise ConfigError(f"model.layers[{index}] (={names}) names an operator twice; name each once")
+        known = {**(self.catalogue or {}), **self.operators}
+        for name in names:
+            if name not in known:
+                raise unknown(f"operator in model.layers[{index}]:", str(name), known)
+        return {name: as_nodal(known[name]) for name in names}
+
+    def __call__(self, spec: LayerSpec) -> OperationalLayer:
+        padding.check(spec, "onn")
+        blocks = split_evenly(self.operators_of(spec.index), spec.out_channels)
+        return OperationalLayer(spec, blocks, model=self)

@@ -1,0 +1,119 @@
+"""Where a layer's taps lie: checks of a LayerSpec, explicit padding, and the size of what comes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import get_args
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from onn_runner.errors import ConfigError, unknown
+from onn_runner.model.base import LayerSpec, PaddingMode
+
+
+def check(spec: LayerSpec, kind: str) -> None:
+    """Raise ConfigError for a spec that no layer can have; `kind` names the neurons in the message."""
+    where = f"layer {spec.index} ({kind})"
+    if spec.dims not in (1, 2, 3):
+        raise ConfigError(f"{where}: kernel_size (={spec.kernel_size}) must have 1, 2 or 3 axes")
+    for name in ("in_channels", "out_channels", "groups"):
+        _positive(where, name, getattr(spec, name))
+    for name in ("kernel_size", "stride", "dilation"):
+        values = getattr(spec, name)
+        if len(values) != spec.dims:
+            raise ConfigError(f"{where}: {name} (={values}) must have one number per axis, {spec.dims} as kernel_size")
+        for value in values:
+            _positive(where, name, value)
+    for name in ("in_channels", "out_channels"):
+        if getattr(spec, name) % spec.groups:
+            raise ConfigError(f"{where}: groups (={spec.groups}) must divide {name} (={getattr(spec, name)})")
+    if spec.padding_mode not in get_args(PaddingMode):
+        raise unknown("padding_mode", str(spec.padding_mode), get_args(PaddingMode))
+    _check_padding(spec, where)
+    if spec.transposed:
+        raise ConfigError(f"{where}: transposed (=True) is not available; sample up first, then use stride 1")
+
+
+def _positive(where: str, name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{where}: {name} (={value}) must be a positive whole number")
+
+
+def _check_padding(spec: LayerSpec, where: str) -> None:
+    if isinstance(spec.padding, str):
+        if spec.padding not in ("same", "valid"):
+            raise unknown("padding", spec.padding, ("same", "valid"), remedy="Or one number per axis.")
+    elif len(spec.padding) != spec.dims or any(not isinstance(p, int) or p < 0 for p in spec.padding):
+        raise ConfigError(
+            f"{where}: padding (={spec.padding}) must be 'same', 'valid' or {spec.dims} numbers of at least 0"
+        )
+
+
+def amounts(spec: LayerSpec) -> tuple[tuple[int, int], ...]:
+    """(before, after) per axis. `same` is d (k - 1) in all, the odd one behind."""
+    if spec.padding == "valid":
+        return ((0, 0),) * spec.dims
+    if spec.padding == "same":
+        totals = [d * (k - 1) for d, k in zip(spec.dilation, spec.kernel_size, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    return tuple((int(p), int(p)) for p in spec.padding)
+
+
+def output_size(
+    spec: LayerSpec,
+    size: Sequence[int],  # S
+) -> tuple[int, ...]:
+    """The spatial size after the layer.
+
+    Raises ConfigError where the kernel does not fit into the padded input, or the padding mode cannot fill.
+    """
+    if len(size) != spec.dims:
+        raise ConfigError(f"layer {spec.index}: the input has {len(size)} axes, kernel_size (={spec.kernel_size}) "
+                          f"has {spec.dims}")  # fmt: skip
+    result = []
+    for axis, (length, (before, after)) in enumerate(zip(size, amounts(spec), strict=True)):
+        _check_fill(spec, length, max(before, after))
+        reach = spec.dilation[axis] * (spec.kernel_size[axis] - 1) + 1
+        if reach > length + before + after:
+            raise ConfigError(
+                f"layer {spec.index}: the kernel spans {reach} positions (kernel_size {spec.kernel_size[axis]}, "
+                f"dilation {spec.dilation[axis]}), more than the input's {length + before + after} on axis {axis}; "
+                "use a smaller kernel, padding 'same' or a larger input"
+            )
+        result.append((length + before + after - reach) // spec.stride[axis] + 1)
+    return tuple(result)
+
+
+def _check_fill(spec: LayerSpec, length: int, padding: int) -> None:
+    limit = {"reflect": length - 1, "circular": length}.get(spec.padding_mode, math.inf)
+    if padding > limit:
+        relation = "less than" if spec.padding_mode == "reflect" else "at most"
+        raise ConfigError(
+            f"layer {spec.index}: padding (={padding}) must be {relation} the input's size (={length}) with "
+            f"padding_mode={spec.padding_mode}; use zeros or replicate, a smaller kernel or a larger input"
+        )
+
+
+def pad(
+    x: Tensor,  # [B, C, *S]
+    spec: LayerSpec,
+) -> Tensor:  # [B, C, *S + padding]
+    """Pad explicitly, so that every kernel computes valid positions only."""
+    if x.dim() != spec.dims + 2 or x.shape[1] != spec.in_channels:
+        raise ConfigError(
+            f"layer {spec.index}: the input has shape {tuple(x.shape)}; it must be "
+            f"[batch, {spec.in_channels} channels, {spec.dims} spatial axes]"
+        )
+    output_size(spec, x.shape[2:])
+    sides = [side for pair in reversed(amounts(spec)) for side in pair]
+    if not any(sides):
+        return x
+    mode = "constant" if spec.padding_mode == "zeros" else spec.padding_mode
+    return F.pad(x, sides, mode=mode)
+
+
+def taps(spec: LayerSpec) -> int:
+    """k^d: how many positions of one channel a neuron reads."""
+    return math.prod(spec.kernel_size)

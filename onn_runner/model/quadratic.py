@@ -1,0 +1,195 @@
+"""y = f((A x + a)(B x + b) + L x + S x^2 + c), or a part of it: quadratic neurons of five published types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from onn_runner.errors import ConfigError, unknown
+from onn_runner.model import activation, padding
+from onn_runner.model.base import LayerFacts, LayerSpec
+from onn_runner.model.conv import SpatialLayer, convolve, fill_uniform, input_moments
+
+TYPES: dict[str, tuple[str, ...]] = {
+    "t2": ("square",),
+    "t3": ("a",),
+    "t4": ("a", "b"),
+    "t2_4": ("a", "b", "square"),
+    "quadralib": ("a", "b", "linear"),
+}
+"""The convolutions of each type.
+
+    t2         W x^2
+    t3         (W x)^2
+    t4         (Wa x)(Wb x)
+    t2_4       (Wr x + br)(Wg x + bg) + Wb x^2 + c           a = Wr, b = Wg. Source: Fan et al., 2018
+    quadralib  (Wa x)(Wb x) + Wc x                           Source: Xu et al., QuadraLib, 2022
+"""
+
+INITIALISATIONS = ("balanced", "relinear")
+NORMS = ("none", "batch")
+_BATCH_NORMS: dict[int, type[nn.Module]] = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+
+
+class QuadraticLayer(SpatialLayer):
+    """Weights `weight_a`, `weight_b`, `weight_linear`, `weight_square`, as far as the type has them, and biases."""
+
+    def __init__(self, spec: LayerSpec, *, model: Quadratic) -> None:
+        super().__init__(spec, f"quadratic {model.type}", model.activation)
+        self.branches = TYPES[model.type]
+        self.form = model.type
+        for branch in self.branches:
+            self.register_parameter(f"weight_{branch}", nn.Parameter(torch.zeros(self.weight_shape)))
+        outputs = spec.out_channels
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        if self.form == "t2_4":
+            self.bias_a = nn.Parameter(torch.zeros(outputs))
+            self.bias_b = nn.Parameter(torch.ones(outputs))
+        made = _BATCH_NORMS[spec.dims]
+        self.norms = nn.ModuleDict({branch: made(outputs) for branch in self.branches if model.norm == "batch"})
+        normalised = model.output_norm == "batch" and spec.role == "hidden"
+        self.output_norm = made(outputs) if normalised else nn.Identity()
+        moments = input_moments(spec, model.activation)
+        if model.init == "relinear":
+            self._fill_relinear(moments)
+        else:
+            self._fill_balanced(moments)
+
+    def weight_of(self, branch: str) -> nn.Parameter:
+        weight = getattr(self, f"weight_{branch}")
+        assert isinstance(weight, nn.Parameter)
+        return weight
+
+    def _fill(self, branch: str, variance: float, moment: float) -> None:
+        """Weights for a branch of that variance, where its input has that second moment."""
+        fill_uniform(self.weight_of(branch), variance / (self.fan_in * moment))
+
+    def _fill_relinear(self, moments: tuple[float, float]) -> None:
+        """A first-order neuron exactly: B and S are 0, so the product is A x (t2_4) or vanishes beside L x."""
+        self._fill("a", 1.0, moments[0])
+        if "linear" in self.branches:
+            self._fill("linear", 1.0, moments[0])
+
+    @torch.no_grad()
+    def _fill_balanced(self, moments: tuple[float, float]) -> None:
+        """Unit variance in equal parts from each term; the bias takes away the means of squares."""
+        second, fourth = moments
+        if self.form == "t2_4":
+            variances = {"a": 1 / 3, "b": 1.0, "square": 1 / 3}
+        elif self.form == "t3":
+            variances = {"a": 0.5**0.5}
+            self.bias.sub_(0.5**0.5)
+        else:
+            share = 1 / 2 if "linear" in self.branches else 1.0
+            variances = {"a": share**0.5, "b": share**0.5, "linear": share, "square": share}
+        for branch in self.branches:
+            self._fill(branch, variances[branch], fourth - second**2 if branch == "square" else second)
+        if "square" in self.branches:
+            self.bias.sub_(second * self.weight_of("square").flatten(1).sum(1))
+
+    def _branch(self, branch: str, x: Tensor) -> Tensor:
+        """One convolution in single precision or better, since products overflow half precision at 256 x 256."""
+        weight = self.weight_of(branch)
+        if branch == "square":
+            with torch.autocast(x.device.type, enabled=False):
+                x = x.to(torch.promote_types(x.dtype, torch.float32))
+                y = convolve(x.square(), weight, spec=self.spec)
+        else:
+            y = convolve(x, weight, spec=self.spec)
+        y = y.to(torch.promote_types(y.dtype, torch.float32))
+        bias = getattr(self, f"bias_{branch}", None)
+        if branch in self.norms:
+            y = self.norms[branch](y)
+        return y if bias is None else y + self._along_channels(bias)
+
+    def _along_channels(self, values: Tensor) -> Tensor:
+        return values.reshape(-1, *[1] * self.spec.dims)
+
+    def respond(self, x: Tensor) -> Tensor:
+        y = self._along_channels(self.bias)
+        if "a" in self.branches:
+            a = self._branch("a", x)
+            y = y + a * (self._branch("b", x) if "b" in self.branches else a)
+        for branch in ("linear", "square"):
+            if branch in self.branches:
+                y = y + self._branch(branch, x)
+        result: Tensor = self.output_norm(y)
+        return result
+
+    def macs(self, positions: int) -> int:
+        return len(self.branches) * super().macs(positions)
+
+    def facts(self) -> LayerFacts:
+        reason = f"{len(self.branches)} of them" if len(self.branches) > 1 else "one"
+        return LayerFacts(self.kind, (), self.nonlinearity(), "convolution", reason)
+
+    def _group_of(self, name: str) -> str:
+        if "norm" in name.split(".")[0]:
+            return "norm"
+        if not name.startswith("weight"):
+            return "bias"
+        first_order = name == "weight_linear" or (name == "weight_a" and self.form == "t2_4")
+        return "weight" if first_order else "quadratic"
+
+    @torch.no_grad()
+    def nonlinearity(self) -> float:
+        """Share of the variance that the best linear fit leaves, weights as they are, x uniform on [-1, 1].
+
+        With independent x of variance s and fourth moment m, x^T Q x has the variance
+        sum_i Q_ii^2 (m - s^2) + s^2 sum_{i<j} (Q_ij + Q_ji)^2; here Q = a b^T + diag(square).
+        """
+        s, m = 1 / 3, 1 / 5
+        zero = torch.zeros(self.spec.out_channels, self.fan_in, dtype=torch.float64)
+        rows = {branch: self._row(branch, m - s * s if branch == "square" else s) for branch in self.branches}
+        a, linear, square = (rows.get(name, zero) for name in ("a", "linear", "square"))
+        b = rows.get("b", a)
+        product = a * b
+        mixed = a.square().sum(1) * b.square().sum(1) + product.sum(1) ** 2 - 2 * product.square().sum(1)
+        quadratic = (product + square).square().sum(1) * (m - s * s) + s * s * mixed
+        if self.form == "t2_4":
+            linear = self.bias_b.cpu().double()[:, None] * a + self.bias_a.cpu().double()[:, None] * b
+        total = quadratic + s * linear.square().sum(1)
+        return float((quadratic.sum() / total.sum()).clamp(0, 1)) if total.sum() > 0 else 0.0
+
+    def _row(self, branch: str, variance: float) -> Tensor:  # [O, C/G k^d]
+        """The branch's weights, one row a neuron, as a fresh batch norm would scale them."""
+        row = self.weight_of(branch).detach().cpu().double().flatten(1)
+        if branch in self.norms:
+            row = row / (variance * row.square().sum(1, keepdim=True)).sqrt().clamp_min(1e-30)
+        return row
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Factory of quadratic layers."""
+
+    type: str = "quadralib"
+    activation: str | None = field(default="relu", kw_only=True)
+    norm: str = field(default="none", kw_only=True)
+    """`batch`: a batch norm on each convolution, before products and sums."""
+    output_norm: str = field(default="batch", kw_only=True)
+    """`batch`: a batch norm before the activation of hidden layers; without it deep stacks overflow."""
+    init: str = field(default="balanced", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise unknown("model.type", str(self.type), TYPES)
+        activation.named(self.activation)
+        for name, options in (("norm", NORMS), ("output_norm", NORMS), ("init", INITIALISATIONS)):
+            if getattr(self, name) not in options:
+                raise unknown(f"model.{name}", str(getattr(self, name)), options)
+        if self.init == "relinear" and self.type not in ("t2_4", "quadralib"):
+            raise ConfigError(
+                f"model.init=relinear starts as a first-order neuron, which type={self.type} cannot be; "
+                "use type=t2_4 or quadralib, or init=balanced"
+            )
+        if self.init == "relinear" and self.norm == "batch":
+            raise ConfigError(
+                "model.init=relinear starts one factor at 0, which model.norm=batch cannot scale; use norm=none"
+            )
+
+    def __call__(self, spec: LayerSpec) -> QuadraticLayer:
+        padding.check(spec, f"quadratic {self.type}")
+        return QuadraticLayer(spec, model=self)

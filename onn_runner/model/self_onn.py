@@ -1,0 +1,182 @@
+"""y_o = f(b_o + sum_{q=1..Q} conv(x^q, W_q)[o]): generative neurons, one convolution over the powers of x."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onn_runner.errors import ConfigError, unknown
+from onn_runner.model import activation, padding
+from onn_runner.model.base import LayerFacts, LayerSpec
+from onn_runner.model.conv import SpatialLayer, convolve, fill_uniform, input_moments
+
+INITIALISATIONS = ("calibrated", "fastonn")
+
+
+class UnboundedInputWarning(UserWarning):
+    """Powers of an input without bounds grow from layer to layer."""
+
+
+def powers(
+    x: Tensor,  # [B, C, *S]
+    q: int,
+    *,
+    groups: int = 1,
+) -> Tensor:  # [B, G Q C/G, *S]
+    """x, x^2 .. x^q of each group's channels, group by group: a grouped convolution sees its own channels only."""
+    grouped = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    terms = [grouped]
+    for _ in range(q - 1):
+        terms.append(terms[-1] * grouped)
+    return torch.cat(terms, dim=2).flatten(1, 2)
+
+
+class _PowerConvolution(torch.autograd.Function):
+    """The convolution over the powers, which keeps x and the weights and recomputes the powers in backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, q: int, spec: LayerSpec, dtype: torch.dtype
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.q, ctx.spec, ctx.dtype = q, spec, dtype
+        with torch.autocast(x.device.type, enabled=False):
+            return convolve(
+                powers(x, q, groups=spec.groups).to(dtype), weight.to(dtype), spec=spec, bias=bias.to(dtype)
+            )
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        q, spec = ctx.q, ctx.spec
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        with torch.autocast(x.device.type, enabled=False):
+            terms = powers(x, q, groups=spec.groups).to(ctx.dtype)
+            grad_terms, grad_weight, _ = torch.ops.aten.convolution_backward(
+                grad.to(ctx.dtype), terms, weight.to(ctx.dtype), None, spec.stride, (0,) * spec.dims, spec.dilation,
+                False, (0,) * spec.dims, spec.groups, (needs_x, needs_weight, False)
+            )  # fmt: skip
+            grad_x = _through_powers(grad_terms.to(x.dtype), x, q, spec.groups) if needs_x else None
+            grad_bias = grad.to(weight.dtype).flatten(2).sum((0, 2)) if needs_bias else None
+        return grad_x, grad_weight.to(weight.dtype) if needs_weight else None, grad_bias, None, None, None
+
+
+def _through_powers(grad_terms: Tensor, x: Tensor, q: int, groups: int) -> Tensor:
+    """sum_q q x^(q-1) g_q, by Horner's rule from the highest power down."""
+    parts = grad_terms.reshape(x.shape[0], groups, q, -1, *x.shape[2:]).unbind(2)
+    grouped = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    total = q * parts[-1]
+    for power in range(q - 1, 0, -1):
+        total = total * grouped + power * parts[power - 1]
+    return total.reshape(x.shape)
+
+
+class SelfONNLayer(SpatialLayer):
+    """`weight` is [O, Q C/G, *k]: all channels of the first power, then of the second, and so on."""
+
+    def __init__(self, spec: LayerSpec, *, model: SelfONN) -> None:
+        super().__init__(spec, f"self_onn q={model.q}", model.activation)
+        self.q = model.q
+        if self.q > 1 and spec.index > 0 and spec.input_bound is None:
+            warnings.warn(
+                f"layer {spec.index} takes powers up to {self.q} of an input without bounds: use a bounded activation "
+                "before it (model.activation=tanh)",
+                UnboundedInputWarning,
+                stacklevel=3,
+            )
+        outputs, inputs, *kernel = self.weight_shape
+        self.weight = nn.Parameter(torch.empty(outputs, self.q * inputs, *kernel))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        if model.init == "fastonn":
+            self._fill_xavier()
+        else:
+            self._fill_calibrated(model.activation)
+
+    def _fill_xavier(self) -> None:
+        """Xavier's uniform with tanh's gain, over the whole tensor. Source: FastONN."""
+        taps = padding.taps(self.spec)
+        fans = (self.q * self.spec.in_channels + self.spec.out_channels) // self.spec.groups * taps
+        fill_uniform(self.weight, nn.init.calculate_gain("tanh") ** 2 * 2 / fans)
+
+    @torch.no_grad()
+    def _fill_calibrated(self, own_activation: str | None) -> None:
+        """Equal parts of the pre-activation's unit variance to each power, and a bias that removes the mean."""
+        inputs = self.weight_shape[1]
+        second, _ = input_moments(self.spec, own_activation)
+        for power in range(1, self.q + 1):
+            part = self._slice(power)
+            variance = second if self.q == 1 else _moment(2 * power) - _moment(power) ** 2
+            fill_uniform(self.weight[:, part], 1 / (self.q * self.fan_in * variance))
+            self.bias.sub_(_moment(power) * self.weight[:, part].flatten(1).sum(1))
+        assert self.weight.shape[1] == self.q * inputs
+
+    def _slice(self, power: int) -> slice:
+        inputs = self.weight_shape[1]
+        return slice((power - 1) * inputs, power * inputs)
+
+    def respond(self, x: Tensor) -> Tensor:
+        if self.q == 1:
+            return convolve(x, self.weight, spec=self.spec, bias=self.bias)
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        result: Tensor = _PowerConvolution.apply(x, self.weight, self.bias, self.q, self.spec, dtype)
+        return result
+
+    @torch.no_grad()
+    def load_first_order(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        """Take over a convolution [O, C/G, *k] as the first power; the higher ones become 0, the output unchanged."""
+        if tuple(weight.shape) != self.weight_shape:
+            raise ConfigError(f"weight has shape {tuple(weight.shape)}; this layer takes {self.weight_shape}")
+        self.weight.zero_()
+        self.weight[:, self._slice(1)] = weight
+        self.bias.zero_()
+        if bias is not None:
+            self.bias.copy_(bias)
+
+    def macs(self, positions: int) -> int:
+        return self.q * super().macs(positions)
+
+    def facts(self) -> LayerFacts:
+        return LayerFacts(self.kind, (), self.nonlinearity(), "convolution", f"one, over {self.q} powers of the input")
+
+    @torch.no_grad()
+    def nonlinearity(self) -> float:
+        """Share of the variance that the best linear fit leaves, weights as they are, x uniform on [-1, 1]."""
+        orders = range(1, self.q + 1)
+        covariance = torch.tensor([[_moment(p + q) - _moment(p) * _moment(q) for q in orders] for p in orders])
+        terms = self.weight.detach().cpu().double().unflatten(1, (self.q, -1)).movedim(1, -1).reshape(-1, self.q)
+        covariance = covariance.double()
+        total = ((terms @ covariance) * terms).sum()
+        linear = (terms @ covariance[0]).square().sum() / covariance[0, 0]
+        return float((1 - linear / total).clamp(0, 1)) if total > 0 and self.q > 1 else 0.0
+
+
+def _moment(order: int) -> float:
+    """E x^order for x uniform on [-1, 1]."""
+    return 0.0 if order % 2 else 1 / (order + 1)
+
+
+@dataclass(frozen=True)
+class SelfONN:
+    """Factory of generative layers of order q."""
+
+    q: int
+    _: KW_ONLY
+    activation: str | None = "tanh"
+    init: str = "calibrated"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.q, bool) or not isinstance(self.q, int) or self.q < 1:
+            raise ConfigError(f"model.q (={self.q}) must be a positive whole number")
+        activation.named(self.activation)
+        if self.init not in INITIALISATIONS:
+            raise unknown("model.init", str(self.init), INITIALISATIONS)
+
+    def __call__(self, spec: LayerSpec) -> SelfONNLayer:
+        return SelfONNLayer(spec, model=self)
