@@ -1,0 +1,62 @@
+"""Restore: bring the input back to the target, pixel by pixel; denoising, deblurring, inpainting, any regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onn_runner.errors import ConfigError
+from onn_runner.task.base import Step, StepOutput
+from onn_runner.task.loss import Loss, named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore:
+    """Raises ConfigError for an unknown loss, and for a prediction of another shape than its target."""
+
+    loss: str | Loss = "mse"
+    """A name of task/loss.py, or a function (prediction, target) -> scalar."""
+    clip: Sequence[float] | None = None
+    """Range to which predictions are clipped before they are scored; None: scored as they are. Losses never are."""
+    criterion: Loss = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "criterion", named(self.loss) if isinstance(self.loss, str) else self.loss)
+        if not callable(self.criterion):
+            raise ConfigError(f"task.loss (={self.loss!r}) must be a name or a function of prediction and target.")
+        if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
+            raise ConfigError(f"task.clip (={list(self.clip)}) must be [low, high], such as [0, 1], or null.")
+
+    def train_step(self, network: nn.Module, batch: dict[str, Any], step: Step) -> StepOutput:
+        prediction, target = self._predict(network, batch)
+        loss = self.criterion(prediction, target)
+        step(loss)
+        return StepOutput(loss.detach(), prediction.detach(), target)
+
+    def eval_step(self, network: nn.Module, batch: dict[str, Any]) -> StepOutput:
+        prediction, target = self._predict(network, batch)
+        loss = self.criterion(prediction, target)
+        if self.clip is not None:
+            prediction = prediction.clamp(float(self.clip[0]), float(self.clip[1]))
+        return StepOutput(loss.detach(), prediction, target)
+
+    def preview(self, batch: dict[str, Any], output: StepOutput) -> dict[str, Tensor]:
+        """Input | output | target side by side; nothing for signals, and for sizes that do not fit together."""
+        panels = [batch["input"], output.prediction, output.target]
+        if any(panel.ndim != 4 or panel.shape[-2] != panels[0].shape[-2] for panel in panels):
+            return {}
+        channels = 3 if all(panel.shape[1] == 3 for panel in panels) else 1
+        return {"input_output_target": torch.cat([panel[:, :channels].clamp(0, 1) for panel in panels], dim=-1)}
+
+    def _predict(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        prediction, target = network(batch["input"]), batch["target"]
+        if prediction.shape != target.shape:
+            raise ConfigError(
+                f"the network gives {tuple(prediction.shape)} where the target is {tuple(target.shape)}: "
+                "choose channels and sampling of the network so that its output has the target's shape."
+            )
+        return prediction, target

@@ -1,0 +1,59 @@
+"""Batches: the items of one epoch in keyed order, or of a fixed part in its own order."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from onn_runner.seeding import Part, generator
+
+Batch = dict[str, Any]
+
+
+def shuffled(count: int, size: int, key: tuple[Part, ...]) -> list[list[int]]:
+    """Positions 0..count-1 in an order that the key alone decides, in batches; the last may be smaller."""
+    order = torch.randperm(count, generator=generator("order", *key)).tolist()
+    return [order[first : first + size] for first in range(0, count, size)]
+
+
+def in_order(count: int, size: int) -> list[list[int]]:
+    return [list(range(first, min(first + size, count))) for first in range(0, count, size)]
+
+
+def load(
+    dataset: Dataset[Any], batches: Sequence[list[int]], *, device: torch.device, workers: int = 0
+) -> Iterator[Batch]:
+    """The batches, on the device."""
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_sampler=batches,
+        num_workers=min(workers, len(batches)),
+        pin_memory=device.type == "cuda",
+        # The loader draws a seed for its workers; not from the generator that dropout uses.
+        generator=torch.Generator().manual_seed(0),
+        worker_init_fn=_ignore_interrupts,
+    )
+    for batch in loader:
+        yield move(batch, device)
+
+
+def collate(dataset: Dataset[Any], positions: Sequence[int], device: torch.device) -> Batch:
+    """One batch of chosen items."""
+    return move(default_collate([dataset[position] for position in positions]), device)
+
+
+def move(batch: Batch, device: torch.device) -> Batch:
+    if device.type == "cpu":
+        return batch
+    moved = {key: value.to(device, non_blocking=True) for key, value in batch.items() if isinstance(value, Tensor)}
+    return batch | moved
+
+
+def _ignore_interrupts(worker: int) -> None:
+    """Ctrl-C reaches every process of a terminal; the trainer alone answers it, and then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

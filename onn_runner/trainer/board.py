@@ -1,0 +1,72 @@
+"""TensorBoard events of one start: scalars by epoch, pictures at fixed items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from onn_runner.trainer import atomic
+
+
+class Board(Protocol):
+    def scalars(self, values: Mapping[str, float], epoch: int) -> None: ...
+
+    def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoBoard:
+    def scalars(self, values: Mapping[str, float], epoch: int) -> None:
+        pass
+
+    def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class EventBoard:
+    """Flushes every epoch, so that a killed run has the events of every epoch that its checkpoint has.
+
+    Events of epochs after `epoch`, left by a run that was killed, are hidden (purged).
+    """
+
+    def __init__(self, folder: Path, *, epoch: int) -> None:
+        # Imported late: it takes as long as a short fold.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder = folder
+        try:
+            self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
+        except OSError as error:
+            raise atomic.failure(folder, error) from error
+
+    def scalars(self, values: Mapping[str, float], epoch: int) -> None:
+        try:
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, epoch)
+            self.writer.flush()
+        except OSError as error:
+            raise atomic.failure(self.folder, error) from error
+
+    def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
+        try:
+            for name, images in pictures.items():
+                self.writer.add_images(name, images, epoch)
+        except OSError as error:
+            raise atomic.failure(self.folder, error) from error
+
+    def close(self) -> None:
+        try:
+            self.writer.close()
+        except OSError as error:
+            raise atomic.failure(self.folder, error) from error
+
+
+def open_board(folder: Path, *, epoch: int, wanted: bool) -> Board:
+    return EventBoard(folder, epoch=epoch) if wanted else NoBoard()

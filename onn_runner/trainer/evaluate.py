@@ -1,0 +1,83 @@
+"""Scores of a network on a part: the loss and every metric, by item and as means over items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from onn_runner.errors import Interrupted
+from onn_runner.task.base import Task
+from onn_runner.trainer import batches
+from onn_runner.trainer.batches import Batch
+from onn_runner.trainer.divergence import NonFiniteError
+from onn_runner.trainer.engine import Engine
+from onn_runner.trainer.interrupt import StopRequest
+
+if TYPE_CHECKING:
+    from onn_runner.metric.base import ItemMetric
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Keys are `<split>/<metric>`."""
+
+    means: dict[str, float]
+    items: dict[str, Tensor]
+    """[N] float64 of every metric, in the order of the part; NaN where a score is not defined."""
+    left_out: dict[str, int]
+
+
+class BadBatchError(NonFiniteError):
+    """An evaluation loss that is not finite, with the batch that has it."""
+
+    def __init__(self, what: str, batch: Batch) -> None:
+        super().__init__(what)
+        self.batch = batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluator:
+    engine: Engine
+    task: Task
+    metrics: Mapping[str, ItemMetric]
+    stop: StopRequest
+
+    def score(self, split: str, dataset: Dataset[Any], positions: Sequence[list[int]]) -> Scores:
+        """Raises BadBatchError for a loss that is not finite, Interrupted when asked to stop."""
+        engine = self.engine
+        engine.network.eval()
+        for metric in self.metrics.values():
+            metric.reset()
+        total, count = 0.0, 0
+        workers = engine.settings.workers
+        # Not inference mode: what layers remember between calls must be usable in training.
+        with torch.no_grad():
+            for batch in batches.load(dataset, positions, device=engine.device, workers=workers):
+                if self.stop.requested:
+                    raise Interrupted(f"stopped by {self.stop.reason}")
+                output = self.task.eval_step(engine.evaluating, batch)
+                items, loss = len(batch["index"]), float(output.loss)
+                if not math.isfinite(loss):
+                    raise BadBatchError(f"{split}/loss is {loss}", batch)
+                total, count = total + loss * items, count + items
+                for metric in self.metrics.values():
+                    metric.update(output.prediction, output.target)
+        means = {f"{split}/loss": total / count}
+        means |= {f"{split}/{name}": mean(metric.items()) for name, metric in self.metrics.items()}
+        return Scores(
+            means,
+            {f"{split}/{name}": metric.items() for name, metric in self.metrics.items()},
+            {f"{split}/{name}": metric.left_out for name, metric in self.metrics.items() if metric.left_out},
+        )
+
+
+def mean(values: Tensor) -> float:
+    """Over the defined scores; NaN where there are none."""
+    defined = values[~values.isnan()]
+    return float(defined.mean()) if defined.numel() else math.nan

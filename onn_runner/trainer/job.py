@@ -1,0 +1,48 @@
+"""FoldJob: everything that training one fold needs, as builders that can be called again for every start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from onn_runner.data.base import Source
+from onn_runner.errors import ConfigError
+from onn_runner.partition.base import Fold
+from onn_runner.task.base import Task
+from onn_runner.trainer.settings import Settings
+
+if TYPE_CHECKING:
+    from onn_runner.metric.base import ItemMetric
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldJob:
+    fold: Fold
+    folder: Path
+    seed: int
+    source: Source
+    task: Task
+    build_network: Callable[[], nn.Module]
+    """Called with torch's generator seeded for the fold and start."""
+    build_optimizer: Callable[[list[dict[str, Any]]], Optimizer]
+    """Parameter groups -> optimizer."""
+    build_scheduler: Callable[..., Any] | None
+    """(optimizer) or (optimizer, epochs=, steps=, higher=) -> a schedule or a scheduler of torch; None: constant."""
+    build_metrics: Callable[[], dict[str, ItemMetric]]
+    settings: Settings
+    config: dict[str, Any] = field(default_factory=dict)
+    """The resolved config, plain; kept in the checkpoints."""
+
+    def __post_init__(self) -> None:
+        if not self.fold.train:
+            raise ConfigError(f"fold {self.fold.index} has no items to train on: check partition.")
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch, the last partial batch included."""
+        return -(-len(self.fold.train) // self.settings.batch_size)

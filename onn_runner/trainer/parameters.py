@@ -1,0 +1,74 @@
+"""Parameter groups: which parameters decay, which learn at their own rate, which are frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.optim import Optimizer
+
+from onn_runner.errors import ConfigError
+from onn_runner.model.base import Layer
+from onn_runner.trainer.settings import Settings
+
+KINDS = ("weight", "quadratic", "bias", "norm")
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm)
+
+
+def kinds(network: nn.Module) -> dict[str, str]:
+    """Parameter name -> weight, quadratic, bias or norm; a Layer says so itself, torch's modules are known."""
+    found: dict[str, str] = {}
+    for prefix, module in network.named_modules():
+        stem = f"{prefix}." if prefix else ""
+        for name, parameter in module.named_parameters(recurse=False):
+            plain = "norm" if isinstance(module, NORMS) else "bias" if _is_bias(name, parameter) else "weight"
+            found.setdefault(stem + name, plain)
+    for prefix, module in network.named_modules():
+        if isinstance(module, Layer):
+            stem = f"{prefix}." if prefix else ""
+            found.update({stem + name: kind for name, kind in module.decay_groups().items() if stem + name in found})
+    return {name: found[name] for name, _ in network.named_parameters()}
+
+
+def freeze(network: nn.Module, patterns: tuple[str, ...]) -> None:
+    """Parameters whose names fit a pattern stop learning.
+
+    Raises ConfigError for a pattern that fits none, and when nothing is left to learn.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"trainer.frozen: no parameter is called '{pattern}'. There are: {', '.join(names)}.")
+    for name, parameter in network.named_parameters():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise ConfigError(f"trainer.frozen={list(patterns)} leaves no parameter to train: freeze fewer.")
+
+
+def make_optimizer(
+    network: nn.Module, build: Callable[[list[dict[str, Any]]], Optimizer], settings: Settings
+) -> Optimizer:
+    """One optimizer over up to four groups, in the order of KINDS."""
+    names = kinds(network)
+    groups: list[dict[str, Any]] = []
+    for kind in KINDS:
+        chosen = [p for name, p in network.named_parameters() if names[name] == kind and p.requires_grad]
+        if chosen:
+            groups.append({"params": chosen, "name": kind})
+    optimizer = build(groups)
+    for group in optimizer.param_groups:
+        if group["name"] == "quadratic":
+            group["lr"] *= settings.quadratic_rate
+            if settings.quadratic_decay is not None:
+                group["weight_decay"] = settings.quadratic_decay
+        elif group["name"] in ("bias", "norm") and not settings.decay_all and "weight_decay" in group:
+            group["weight_decay"] = 0.0
+    return optimizer
+
+
+def _is_bias(name: str, parameter: nn.Parameter) -> bool:
+    return name.endswith("bias") or parameter.ndim <= 1

@@ -1,0 +1,120 @@
+"""What training a fold gave: status, scores and, for a fold that diverged, where. Plain JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from onn_runner.errors import RunError
+from onn_runner.trainer import atomic
+
+Status = Literal["running", "done", "diverged", "interrupted"]
+FORMAT = 1
+STATUS = "status.json"
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where the first value arose that is not finite."""
+
+    epoch: int
+    step: int
+    """Step of that epoch, from 1; 0: after its last step, in validation or testing."""
+    layer: str
+    what: str
+
+    def __str__(self) -> str:
+        where = f"epoch {self.epoch}" + (f", step {self.step}" if self.step else "")
+        return f"{self.what} at {where}; first in {self.layer}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartResult:
+    start: int
+    status: Status
+    epochs_run: int
+    stopped_early: bool = False
+    seconds_per_epoch: float = 0.0
+    best_epoch: int | None = None
+    """Epoch of the best weights by the monitor; None where no epoch had a finite one."""
+    best: dict[str, float] = field(default_factory=dict)
+    """Best value of every monitored key."""
+    validation: dict[str, float] = field(default_factory=dict)
+    """`train/` and `val/` values of the best epoch."""
+    test: dict[str, float] = field(default_factory=dict)
+    """`test/` and `photo/` values of the best weights."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Items without a defined score, by key; only those above 0."""
+    diverged: Divergence | None = None
+
+    def as_plain(self) -> dict[str, Any]:
+        return {key: _strict(value) for key, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> StartResult:
+        scores = ("best", "validation", "test")
+        values = {name: {key: float(value) for key, value in plain[name].items()} for name in scores}
+        diverged = Divergence(**plain["diverged"]) if plain["diverged"] else None
+        return cls(**{**plain, **values, "diverged": diverged})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldResult:
+    fold: int
+    status: Status
+    """`diverged` only where every start diverged; `any_diverged` tells of single ones."""
+    monitor: str
+    starts: tuple[StartResult, ...] = ()
+    best_start: int | None = None
+    """Number of the best finished start, by the monitor."""
+
+    @property
+    def best(self) -> StartResult | None:
+        return next((start for start in self.starts if start.start == self.best_start), None)
+
+    @property
+    def any_diverged(self) -> bool:
+        return any(start.status == "diverged" for start in self.starts)
+
+    def as_plain(self) -> dict[str, Any]:
+        starts = [start.as_plain() for start in self.starts]
+        return {
+            "format": FORMAT,
+            "fold": self.fold,
+            "status": self.status,
+            "monitor": self.monitor,
+            "best_start": self.best_start,
+            "starts": starts,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> FoldResult:
+        fields = {key: value for key, value in plain.items() if key != "format"}
+        starts = tuple(StartResult.from_plain(start) for start in plain["starts"])
+        return cls(**{**fields, "starts": starts})
+
+
+def write_status(folder: Path, result: FoldResult) -> None:
+    atomic.write(folder / STATUS, (json.dumps(result.as_plain(), indent=1) + "\n").encode())
+
+
+def read_status(folder: Path) -> FoldResult | None:
+    """None where there is none yet. Raises RunError for one that cannot be read."""
+    path = folder / STATUS
+    try:
+        return FoldResult.from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+        raise RunError(f"{path} cannot be read ({error}): the fold goes on from its checkpoints.") from error
+
+
+def _strict(value: Any) -> Any:
+    """JSON knows no nan and inf: they become words that float() reads."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

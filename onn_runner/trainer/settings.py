@@ -1,0 +1,107 @@
+"""Settings: how a fold is trained, every value checked where it enters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onn_runner.errors import ConfigError, unknown
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Raises ConfigError, naming `trainer.<key>`, for a value that cannot be meant."""
+
+    epochs: int
+    batch_size: int
+    eval_batch_size: int
+    starts: int = 1
+    """Random starts of every fold; the best by validation counts, the mean is reported beside it."""
+    device: str = "auto"
+    precision: str = "fp32"
+    monitor: str = "val/psnr"
+    """What chooses the best epoch and the best start; a `train/` one where there is no validation part."""
+    keep_best: tuple[str, ...] = ()
+    """Further keys such as `val/ssim`, each with its own best_<metric>.pt."""
+    train_metrics: tuple[str, ...] | None = None
+    """Metrics also computed on training predictions; None: the monitored one."""
+    patience: int | None = None
+    """Stop a start after so many epochs without a new best; None: never."""
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    decay_all: bool = False
+    """Let weight decay act on biases and norms as well."""
+    quadratic_rate: float = 1.0
+    """Factor on the learning rate of quadratic terms."""
+    quadratic_decay: float | None = None
+    """Weight decay of quadratic terms; None: the optimizer's."""
+    frozen: tuple[str, ...] = ()
+    """Patterns of parameter names (`*quadratic*`) that are not trained."""
+    workers: int = 0
+    threads: int | None = None
+    """Threads of torch on the CPU; None: as torch finds them."""
+    compile: bool = False
+    tensorboard: bool = True
+    preview_items: int = 4
+    preview_every: int = 5
+    """Epochs between pictures; the first and the last epoch always have them."""
+    save_minutes: float = 10.0
+    """Long epochs are also saved in their middle, so often."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "eval_batch_size", "starts", "preview_every"):
+            _whole(name, getattr(self, name), least=1)
+        for name in ("workers", "preview_items"):
+            _whole(name, getattr(self, name), least=0)
+        for name in ("patience", "threads"):
+            _whole(name, getattr(self, name), least=1, optional=True)
+        for name in ("clip_norm", "clip_value"):
+            _number(name, getattr(self, name), optional=True)
+        _number("save_minutes", self.save_minutes)
+        _number("quadratic_rate", self.quadratic_rate, zero=True)
+        _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
+        for name in ("decay_all", "compile", "tensorboard"):
+            if not isinstance(getattr(self, name), bool):
+                raise _wrong(name, getattr(self, name), "must be true or false")
+        for name in ("device", "precision", "monitor"):
+            if not isinstance(getattr(self, name), str):
+                raise _wrong(name, getattr(self, name), "must be a word")
+        for name in ("keep_best", "frozen", "train_metrics"):
+            object.__setattr__(self, name, _words(name, getattr(self, name), optional=name == "train_metrics"))
+        if self.precision not in PRECISIONS:
+            raise unknown("trainer.precision", self.precision, PRECISIONS)
+        if self.clip_norm is not None and self.clip_value is not None:
+            raise ConfigError("trainer.clip_norm and trainer.clip_value exclude each other: set one of them to null.")
+
+
+def _wrong(name: str, value: Any, remedy: str) -> ConfigError:
+    return ConfigError(f"trainer.{name} (={value!r}) {remedy}.")
+
+
+def _whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise _wrong(name, value, f"must be a whole number of at least {least}{' or null' if optional else ''}")
+
+
+def _number(name: str, value: Any, *, zero: bool = False, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    numeric = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not numeric or value < 0 or (value == 0 and not zero):
+        kind = "zero or a positive number" if zero else "a positive number"
+        raise _wrong(name, value, f"must be {kind}{' or null' if optional else ''}")
+
+
+def _words(name: str, value: Any, *, optional: bool = False) -> tuple[str, ...] | None:
+    if value is None and optional:
+        return None
+    sequence = isinstance(value, Sequence) and not isinstance(value, str)
+    if not sequence or not all(isinstance(word, str) for word in value):
+        raise _wrong(name, value, "must be a list of words, such as [val/ssim] or []")
+    return tuple(value)

@@ -1,0 +1,292 @@
+"""Train one random start of a fold: epochs, the best of them, the scores of the best on the test part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from onn_runner.data.base import Item
+from onn_runner.errors import ConfigError, Interrupted
+from onn_runner.seeding import generator
+from onn_runner.task.base import StepOutput
+from onn_runner.trainer import atomic, batches, checkpoint, records
+from onn_runner.trainer.batches import Batch
+from onn_runner.trainer.board import open_board
+from onn_runner.trainer.checkpoint import Checkpoint
+from onn_runner.trainer.divergence import NonFiniteError, finite_weights, locate
+from onn_runner.trainer.engine import Engine
+from onn_runner.trainer.evaluate import BadBatchError, Evaluator
+from onn_runner.trainer.interrupt import StopRequest
+from onn_runner.trainer.job import FoldJob
+from onn_runner.trainer.monitor import Monitor
+from onn_runner.trainer.progress import Reporter
+from onn_runner.trainer.result import Divergence, StartResult
+from onn_runner.trainer.sums import Sums
+from onn_runner.trainer.testing import test_scores
+
+
+def start_folder(job: FoldJob, start: int) -> Path:
+    """A fold with one start keeps everything in its own folder."""
+    return job.folder if job.settings.starts == 1 else job.folder / f"start_{start:02d}"
+
+
+class StartTraining:
+    """`run` gives the result; whatever happens before, the folder holds a state from which another run goes on."""
+
+    def __init__(
+        self,
+        job: FoldJob,
+        start: int,
+        *,
+        reporter: Reporter,
+        stop: StopRequest,
+        monitors: tuple[Monitor, ...],
+        rivals: dict[str, float],
+    ) -> None:
+        self.job, self.start, self.reporter, self.stop = job, start, reporter, stop
+        self.monitors, self.rivals = monitors, rivals
+        self.folder = start_folder(job, start)
+        self.engine = Engine(job, start, higher=monitors[0].higher)
+        self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=job.build_metrics(), stop=stop)
+        self.sums = Sums({name: job.build_metrics()[name] for name in train_metrics(job, monitors)})
+        self.epoch = 0
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, dict[str, float]] = {}
+        self.seconds = 0.0
+        self.clock = self.saved = time.monotonic()
+        self._restore()
+        self._preview_batch: Batch | None = None
+
+    @property
+    def stopped_early(self) -> bool:
+        patience = self.job.settings.patience
+        best = self.best.get(self.monitors[0].key)
+        return patience is not None and self.epoch - int(best["epoch"] if best else 0) >= patience
+
+    def run(self) -> StartResult:
+        """Raises Interrupted, after saving, when asked to stop."""
+        settings = self.job.settings
+        self.board = open_board(self.folder, epoch=self.epoch, wanted=settings.tensorboard)
+        self.reporter.start_started(self.job.fold.index, self.start, self.epoch)
+        batch: Batch = {}
+        try:
+            while self.epoch < settings.epochs and not self.stopped_early:
+                for batch in self._steps():
+                    self._step(batch)
+                self._finish_epoch()
+            return self._finish()
+        except NonFiniteError as error:
+            return self._diverged(error, batch)
+        finally:
+            self.board.close()
+
+    def _key(self) -> tuple[int, int, int, int]:
+        return (self.job.seed, self.job.fold.index, self.start, self.epoch + 1)
+
+    def _steps(self) -> Iterator[Batch]:
+        """The batches of the current epoch that are not done yet."""
+        train, settings = self.job.fold.train, self.job.settings
+        order = batches.shuffled(len(train), settings.batch_size, self._key())[self.sums.step :]
+        if order:
+            data = self.job.source.training(train, key=self._key())
+            yield from batches.load(data, order, device=self.engine.device, workers=settings.workers)
+
+    def _step(self, batch: Batch) -> None:
+        engine = self.engine
+        if self.stop.requested:
+            self._save()
+            raise Interrupted(f"stopped by {self.stop.reason}")
+        if time.monotonic() - self.saved > 60 * self.job.settings.save_minutes:
+            self._save()
+        engine.network.train()
+        engine.random.key("step", *self._key(), self.sums.step)
+        engine.losses.clear()
+        engine.norms.clear()
+        rate = engine.rate
+        output = self.job.task.train_step(engine.training, batch, engine.step)
+        loss = engine.losses[0] if len(engine.losses) == 1 else float(output.loss)
+        self.sums.add(output, loss=loss, norms=engine.norms, rate=rate, items=len(batch["index"]))
+        self.reporter.step_done(self.sums.step, self.job.steps)
+
+    def _finish_epoch(self) -> None:
+        if not finite_weights(self.engine.network):
+            raise NonFiniteError("the weights are not finite")
+        values = {"epoch": float(self.epoch + 1), **self.sums.means()}
+        values |= self._validate()
+        monitored = values[self.monitors[0].key]
+        for schedule in self.engine.schedules.values():
+            schedule.after_epoch(monitored)
+        self.epoch += 1
+        self.sums.clear()
+        self.history.append(values)
+        improved = [m for m in self.monitors if m.better(values[m.key], self.best.get(m.key, {}).get("value"))]
+        self.best |= {m.key: {"epoch": float(self.epoch), "value": values[m.key]} for m in improved}
+        self._draw(values)
+        self._save()
+        self._save_best(improved)
+        records.append_metrics(self.job.folder, records.epoch_rows(self.job.fold.index, self.start, values))
+        shown = {key: value for key, value in values.items() if key != "epoch"}
+        is_best = self.monitors[0] in improved
+        self.reporter.epoch_done(self.job.fold.index, self.start, self.epoch, shown, is_best=is_best)
+
+    def _validate(self) -> dict[str, float]:
+        part = self.job.fold.validation
+        if not part:
+            return {}
+        before = self._checkpoint()
+        order = batches.in_order(len(part), self.job.settings.eval_batch_size)
+        try:
+            return self.evaluator.score("val", self.job.source.fixed(part), order).means
+        except Interrupted:
+            # Layers may have learned ranges from half the part; the state from before it is the one to repeat.
+            checkpoint.save_last(self.folder, before)
+            raise
+
+    def _finish(self) -> StartResult:
+        """The best weights on the test part and on whole originals."""
+        best = self.best.get(self.monitors[0].key)
+        if best is None:
+            raise NonFiniteError(f"{self.monitors[0].key} was never finite")
+        self.engine.load_network(checkpoint.load(self.folder / self.monitors[0].file).network)
+        scores = test_scores(self.evaluator, self.job, self.start)
+        self.board.scalars(scores.means, int(best["epoch"]))
+        records.write_items(self.folder, scores.rows)
+        return self._result(test=scores.means, left_out=scores.left_out)
+
+    def _result(
+        self, *, test: dict[str, float], left_out: dict[str, int], diverged: Divergence | None = None
+    ) -> StartResult:
+        best = self.best.get(self.monitors[0].key)
+        epoch = int(best["epoch"]) if best else None
+        row = self.history[epoch - 1] if epoch else {}
+        return StartResult(
+            start=self.start,
+            status="diverged" if diverged else "done",
+            epochs_run=self.epoch,
+            stopped_early=not diverged and self.epoch < self.job.settings.epochs,
+            seconds_per_epoch=self.seconds / self.epoch if self.epoch else 0.0,
+            best_epoch=epoch,
+            best={key: found["value"] for key, found in self.best.items()},
+            validation={key: value for key, value in row.items() if key != "epoch"},
+            test=test,
+            left_out=left_out,
+            diverged=diverged,
+        )
+
+    def _diverged(self, error: NonFiniteError, batch: Batch) -> StartResult:
+        engine, task = self.engine, self.job.task
+        testing = isinstance(error, BadBatchError)
+        batch = error.batch if isinstance(error, BadBatchError) else batch
+        finished = self.epoch >= self.job.settings.epochs or self.stopped_early
+        step = 0 if testing or finished or self.sums.step >= self.job.steps else self.sums.step + 1
+        epoch = self.epoch if finished else self.epoch + 1
+        engine.network.train(not testing)
+        engine.random.key("step", *self._key(), self.sums.step)
+
+        def again() -> StepOutput:
+            if testing:
+                return task.eval_step(engine.evaluating, batch)
+            return task.train_step(engine.evaluating, batch, lambda loss, optimizer="main": None)
+
+        layer = locate(engine.network, batch, again) if batch else self.monitors[0].key
+        result = self._result(test={}, left_out={}, diverged=Divergence(epoch, step, layer, error.what))
+        self.reporter.warn(f"fold {self.job.fold.index}, start {self.start} diverged: {result.diverged}.")
+        return result
+
+    def _draw(self, values: dict[str, float]) -> None:
+        settings = self.job.settings
+        self.board.scalars({key: value for key, value in values.items() if key != "epoch"}, self.epoch)
+        due = self.epoch in (1, settings.epochs) or self.epoch % settings.preview_every == 0
+        if not (settings.tensorboard and settings.preview_items and due):
+            return
+        batch = self._preview()
+        self.engine.network.eval()
+        with torch.no_grad():
+            output = self.job.task.eval_step(self.engine.evaluating, batch)
+        self.board.images(self.job.task.preview(batch, output), self.epoch)
+
+    def _preview(self) -> Batch:
+        """Items to look at: the same ones in every epoch and start."""
+        if self._preview_batch is None:
+            part = self.job.fold.validation or self.job.fold.train
+            order = torch.randperm(len(part), generator=generator("preview", self.job.seed, self.job.fold.index))
+            chosen = sorted(part[i] for i in order[: self.job.settings.preview_items].tolist())
+            data: torch.utils.data.Dataset[Item] = self.job.source.fixed(chosen)
+            self._preview_batch = batches.collate(data, range(len(chosen)), self.engine.device)
+        return self._preview_batch
+
+    def _checkpoint(self) -> Checkpoint:
+        now = time.monotonic()
+        self.seconds, self.clock = self.seconds + now - self.clock, now
+        return Checkpoint(
+            config=self.job.config,
+            seed=self.job.seed,
+            fold=self.job.fold.index,
+            start=self.start,
+            epoch=self.epoch,
+            step=self.sums.step,
+            running=self.sums.state(),
+            best=dict(self.best),
+            history=list(self.history),
+            seconds=self.seconds,
+            **self.engine.state(),
+        )
+
+    def _save(self) -> None:
+        checkpoint.save_last(self.folder, self._checkpoint())
+        if self.folder != self.job.folder:
+            atomic.publish(self.folder / checkpoint.LAST, self.job.folder / checkpoint.LAST)
+        self.saved = time.monotonic()
+
+    def _save_best(self, improved: list[Monitor]) -> None:
+        """After last.pt: a kill in between is mended from there, since the last epoch then is the best."""
+        for monitor in improved:
+            path = self.folder / monitor.file
+            weights = Checkpoint(
+                config=self.job.config,
+                seed=self.job.seed,
+                fold=self.job.fold.index,
+                start=self.start,
+                epoch=self.epoch,
+                network=dict(self.engine.network.state_dict()),
+                best={monitor.key: self.best[monitor.key]},
+                history=self.history[-1:],
+            )
+            checkpoint.save(path, weights)
+            if self.folder != self.job.folder and monitor.better(
+                self.best[monitor.key]["value"], self.rivals.get(monitor.key)
+            ):
+                atomic.publish(path, self.job.folder / monitor.file)
+
+    def _restore(self) -> None:
+        state, note = checkpoint.load_last(self.folder)
+        if note:
+            self.reporter.warn(note)
+        if state is None:
+            return
+        settings = self.job.settings
+        if state.epoch > settings.epochs:
+            raise ConfigError(
+                f"trainer.epochs={settings.epochs} is less than the {state.epoch} epochs that {self.folder} "
+                "already has: ask for as many or more."
+            )
+        if settings.threads is None and state.threads != torch.get_num_threads():
+            self.reporter.note(f"computing with {state.threads} threads, as before the interruption.")
+            torch.set_num_threads(state.threads)
+        self.engine.load(state.network, state.optimizers, state.schedules, state.scaler)
+        self.epoch, self.seconds = state.epoch, state.seconds
+        self.history, self.best = list(state.history), dict(state.best)
+        self.sums.load(state.running)
+        if state.step == 0:
+            self._save_best([m for m in self.monitors if self.best.get(m.key, {}).get("epoch") == self.epoch])
+
+
+def train_metrics(job: FoldJob, monitors: tuple[Monitor, ...]) -> list[str]:
+    """Names of the metrics that are also computed on training predictions."""
+    wanted = job.settings.train_metrics
+    names = [m.key.partition("/")[2] for m in monitors[:1]] if wanted is None else list(wanted)
+    names += [m.key.partition("/")[2] for m in monitors if m.key.startswith("train/")]
+    return [name for name in dict.fromkeys(names) if name != "loss"]
