@@ -1,0 +1,30 @@
+"""resume=<run folder>: the stored command, with what was typed now on top."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onn_runner.cli import argv
+from onn_runner.errors import ConfigError
+from onn_runner.report.folder import RunFolder
+
+
+def with_stored(command: argv.Command) -> argv.Command:
+    """`command` itself where it resumes nothing. Raises ConfigError where the folder is not a run's."""
+    if command.resume is None:
+        return command
+    if not command.resume.is_dir():
+        raise ConfigError(
+            f"resume={command.resume}: there is no such folder; give a run's, such as outputs/<name>/<time-stamp>"
+        )
+    record = RunFolder(command.resume).read_record()
+    flags = [] if command.composing_flags else record.get("flags", [])
+    stored = argv.read([*flags, *record.get("overrides", [])])
+    known = command if command.composing_flags else stored
+    return replace(
+        command,
+        overrides=argv.merge(stored.overrides, command.overrides),
+        folders=known.folders,
+        name=known.name,
+        composing_flags=known.composing_flags,
+    )
