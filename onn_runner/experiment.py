@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from onn_runner.errors import ConfigError, OnnRunnerError, unknown
+
+UNSTORED = ("resume", "dry_run")
+"""Top-level keys that say how to run, not what: not part of the stored config."""
+MAY_CHANGE = ("trainer.workers", "trainer.epochs", "name")
+"""Keys that a resumed run may change; epochs may only grow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,4 +53,218 @@ class Outcome:
 
 def run(config: DictConfig, *, request: Request) -> Outcome:
     """Carry out one run, resumed run or dry run. Raises OnnRunnerError."""
-    raise NotImplementedError
+    from onn_runner import crossvalidation, overview
+
+    plain = plain_config(config)
+    experiment = build(config, plain, request)
+    if plain.get("dry_run"):
+        overview.describe_only(experiment)
+        return Outcome(0, None, None)
+    changed = partial(refuse_changes, new=experiment.config, folder=request.resume)
+    return Outcome(
+        *crossvalidation.carry_out(
+            experiment,
+            fixed_folder=request.folder,
+            resume=request.resume,
+            check_resumable=changed,
+            origin={"command": request.command, "overrides": request.overrides, "flags": request.flags},
+        )
+    )
+
+
+def plain_config(config: DictConfig) -> dict[str, Any]:
+    """The resolved config as plain containers. Raises ConfigError naming a missing value or a broken reference."""
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"config: {str(error).splitlines()[0]} (key {error.full_key})") from error
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any:
+    """The Experiment of a config. Every wrong value is found here, before anything is written."""
+    from onn_runner.crossvalidation import Experiment
+
+    seed = plain.get("seed")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"seed (={seed!r}) must be a whole number from 0 on")
+    if not isinstance(plain.get("dry_run"), bool):
+        raise ConfigError(f"dry_run (={plain.get('dry_run')!r}) must be true or false")
+    settings = make(config.trainer, "trainer")
+    source = make(config.data, "data")
+    partition = make(config.partition, "partition")
+    operators, catalogue = build_operators(config, request)
+    factory = make(
+        config.model,
+        "model",
+        operators=operators,
+        catalogue=catalogue,
+        compute=plain["compute"]["name"],
+        initialisation=plain.get("initialisation", "calibrated"),
+    )
+    network = partial(
+        make,
+        config.network,
+        "network",
+        factory=factory,
+        in_channels=source.shape.input[0],
+        out_channels=source.shape.target[0],
+        input_size=tuple(source.shape.input[1:]),
+    )
+    metrics = partial(build_metrics, config)
+    metrics()
+    scheduler = config.get("scheduler")
+    return Experiment(
+        name=plain.get("name") or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config)),
+        config={key: value for key, value in plain.items() if key not in UNSTORED},
+        seed=seed,
+        source=source,
+        partition=partition,
+        task=make(config.task, "task"),
+        build_network=network,
+        build_optimizer=constructor(config.optimizer, "optimizer"),
+        schedule=None if scheduler is None else make(scheduler, "scheduler"),
+        build_metrics=metrics,
+        settings=settings,
+    )
+
+
+def default_name(choices: Mapping[str, Any], ops: Sequence[str], with_operators: bool) -> str:
+    """`onn-sine+exp-denoise`."""
+    words = [str(choices.get("model", "model"))]
+    if with_operators:
+        words.append("+".join(ops))
+    return "-".join([*words, str(choices.get("data", "data"))])
+
+
+def build_metrics(config: DictConfig) -> dict[str, Any]:
+    """Name -> ItemMetric, in written order; any torchmetrics metric of the user's is scored item by item."""
+    from onn_runner.metric.adapt import adapt
+
+    return {str(name): adapt(make(node, f"metrics.{name}")) for name, node in config.metrics.items()}
+
+
+def uses_operators(config: DictConfig) -> bool:
+    """Whether the model's neurons have operators at all (onn), so that `ops` means something."""
+    return "operators" in signature_of(constructor(config.model, "model"))
+
+
+def build_operators(config: DictConfig, request: Request) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the run's operator set in written order, every operator that some layer may use), name -> Nodal."""
+    if not uses_operators(config):
+        return {}, {}
+    from onn_runner.ops import as_nodal
+
+    names = [str(name) for name in config.get("ops") or {}]
+    if not names:
+        raise ConfigError(
+            "ops is empty: name at least one operator, for example ops=sine,exp (see 'onn list operators')"
+        )
+    layers = OmegaConf.to_container(config.model.layers) if config.model.get("layers") is not None else []
+    used = list(dict.fromkeys([*names, *layer_names(layers)]))
+    catalogue = {}
+    for name in used:
+        node = operator_node(config, name, request.config_dirs)
+        built = make(node, f"operators.{name}") if "_target_" in node else None
+        if built is None:
+            raise ConfigError(f"operators.{name} has no _target_: give the class or function that computes psi(w, x)")
+        try:
+            catalogue[name] = as_nodal(built)
+        except TypeError as error:
+            raise ConfigError(f"operators.{name}: {error}") from error
+    refuse_idle_parameters(request.overrides, used)
+    return {name: catalogue[name] for name in names}, catalogue
+
+
+def layer_names(layers: Any) -> list[str]:
+    """The operator names in model.layers, whatever else is wrong with it (the model says so)."""
+    rows = layers if isinstance(layers, list) else []
+    return [name for row in rows if isinstance(row, list) for name in row if isinstance(name, str)]
+
+
+def operator_node(config: DictConfig, name: str, folders: Sequence[Path]) -> DictConfig:
+    """operators.<name>, composed from conf/ops/<name>.yaml and the preset where `ops` does not hold it."""
+    if name in (config.get("ops") or {}):
+        node = config.operators[name]
+        assert isinstance(node, DictConfig)
+        return node
+    for folder in folders:
+        path = folder / "ops" / f"{name}.yaml"
+        if path.is_file():
+            base = OmegaConf.load(path)
+            merged = OmegaConf.merge(base.operators[name], config.operators.get(name, {}))
+            assert isinstance(merged, DictConfig)
+            return merged
+    options = {path.stem for folder in folders for path in (folder / "ops").glob("*.yaml")}
+    raise unknown("operator", name, options, remedy="(in model.layers)")
+
+
+def refuse_idle_parameters(overrides: Sequence[str], used: Sequence[str]) -> None:
+    """A parameter set for an operator that no layer uses is a mistake, not a detail."""
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        parts = key.split(".")
+        if parts[0] == "operators" and len(parts) > 2 and parts[1] not in used:
+            raise ConfigError(f"{override.lstrip('+')} has no effect: no layer uses {parts[1]}, only {', '.join(used)}")
+
+
+def constructor(node: DictConfig, key: str, *, ignore: Sequence[str] = ()) -> Callable[..., Any]:
+    """The target of a config node with its parameters bound. Raises ConfigError naming the key."""
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        raise ConfigError(f"{key} has no _target_: choose an option of the group ('onn list' shows them)")
+    try:
+        built = instantiate(node, _partial_=True, _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, OnnRunnerError):
+            raise error.__cause__ from error
+        raise ConfigError(f"{key}: {' '.join(str(error).split())}") from error
+    assert callable(built)
+    return built
+
+
+def signature_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    function = build.func if isinstance(build, partial) else build
+    return inspect.signature(function).parameters
+
+
+def make(node: DictConfig, key: str, **given: Any) -> Any:
+    """The object of a config node; of `given`, what its constructor has a parameter for."""
+    build = constructor(node, key)
+    accepted = signature_of(build)
+    given = {name: value for name, value in given.items() if name in accepted}
+    try:
+        inspect.signature(build).bind(**given)
+    except TypeError as error:
+        names = [name for name in accepted if name not in given]
+        raise ConfigError(f"{key}: {error}; {node['_target_']} takes {', '.join(names) or 'nothing'}") from error
+    return build(**given)
+
+
+def refuse_changes(stored: Mapping[str, Any], *, new: Mapping[str, Any], folder: Path | None) -> None:
+    """Raises ConfigError when the config of a resumed run differs from the stored one in more than MAY_CHANGE."""
+    before, after = flat(stored), flat(new)
+    changed = [key for key in {**before, **after} if before.get(key, "-") != after.get(key, "-")]
+    refused = [key for key in changed if key not in MAY_CHANGE]
+    if refused:
+        what = ", ".join(f"{key} ({before.get(key, '-')} -> {after.get(key, '-')})" for key in refused)
+        raise ConfigError(
+            f"resume={folder}: these values differ from the run's own: {what}. A resumed run is the same experiment: "
+            f"only more trainer.epochs, trainer.workers and name may change. Leave them out, or start a new run."
+        )
+    if "trainer.epochs" in changed and after["trainer.epochs"] < before["trainer.epochs"]:
+        raise ConfigError(
+            f"resume={folder}: trainer.epochs (={after['trainer.epochs']}) is less than the run's own "
+            f"{before['trainer.epochs']}: a resumed run can only train for more epochs"
+        )
+
+
+def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    result: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping) and value:
+            result |= flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result

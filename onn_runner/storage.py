@@ -1,4 +1,4 @@
-"""Writes a file so that it is either the old one or the new one, never half of it; and says plainly why it could not."""
+"""Writes a file so that it is the old one or the new one, never half of it; and says plainly why it could not."""
 
 from __future__ import annotations
 

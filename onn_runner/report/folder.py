@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,15 @@ from typing import Any
 from onn_runner import __version__, storage
 from onn_runner.errors import ConfigError, RunError
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 RUN_SCHEMA = 1
 PACKAGES = (
-    "torch torchvision hydra-core omegaconf torchmetrics tensorboard rich scikit-image scikit-learn numpy scipy".split()
+    *("torch", "torchvision", "torchmetrics", "tensorboard", "hydra-core", "omegaconf"),
+    *("rich", "scikit-image", "scikit-learn", "numpy", "scipy"),
 )
 
 
@@ -63,6 +70,22 @@ class RunFolder:
 
     def update_record(self, **changes: Any) -> None:
         storage.write_json(self.record, self.read_record() | changes)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out while this one trains here; the system releases it however the process ends.
+
+        Raises ConfigError where another process holds it.
+        """
+        with (self.path / ".lock").open("w") as handle:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise ConfigError(
+                        f"{self.path} is being trained by another process: wait for it, or stop it"
+                    ) from error
+            yield
 
 
 def make(folder: Path) -> None:

@@ -1,0 +1,113 @@
+"""results.json: every fold, start and baseline of a run with mean and standard deviation over folds.
+
+Schema 1, all numbers finite or null:
+
+    schema, name, status            "running" | "done" | "diverged" | "interrupted"
+    monitor, higher_is_better       "val/psnr"; {"psnr": true, "mse": false, ...}
+    network                         layers, parameters, MACs as printed at the start
+    folds                           per fold: fold, status, best_start, starts [{start, status, best_epoch, epochs_run,
+                                    seconds_per_epoch, validation {"val/psnr"}, test {"test/psnr", "photo/psnr"}, ...}]
+    cv                              "test/psnr": {mean, std, folds}: the best start of every fold that has one
+    cv_starts                       the same over the mean of each fold's starts, where there are several
+    baselines                       name -> {folds: [{"test/psnr"}], cv}
+    left_out                        "test/snr": items without a defined score
+    warnings, seconds
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onn_runner import storage
+
+RESULTS_SCHEMA = 1
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Mean and sample standard deviation (n - 1) over folds; std is None for a single fold."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return {
+        "mean": statistics.fmean(finite) if finite else None,
+        "std": statistics.stdev(finite) if len(finite) > 1 else None,
+        "folds": len(finite),
+    }
+
+
+def best_start(fold: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The start that validation chose, None where every start diverged or none is finished."""
+    if fold.get("best_start") is None:
+        return None
+    return next(start for start in fold["starts"] if start["start"] == fold["best_start"])
+
+
+def cross_validated(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean and std over folds of each score of the best start; validation and test."""
+    chosen = [start for start in map(best_start, folds) if start is not None]
+    return _spreads([{**start["validation"], **start["test"]} for start in chosen])
+
+
+def over_starts(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean and std over folds of the mean over a fold's finished starts; empty where there is one start only."""
+    if all(len(fold["starts"]) < 2 for fold in folds):
+        return {}
+    means = []
+    for fold in folds:
+        finished = [start["test"] for start in fold["starts"] if start["test"]]
+        means.append({key: statistics.fmean(scores[key] for scores in finished) for key in (finished or [{}])[0]})
+    return _spreads(means)
+
+
+def _spreads(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    keys = list(dict.fromkeys(key for score in scores for key in score))
+    return {key: spread([score[key] for score in scores if key in score]) for key in keys}
+
+
+def collect(
+    *,
+    name: str,
+    status: str,
+    monitor: str,
+    higher_is_better: Mapping[str, bool | None],
+    network: Mapping[str, Any],
+    folds: Sequence[Mapping[str, Any]],
+    baselines: Mapping[int, Mapping[str, Mapping[str, float]]],
+    warnings: Sequence[str],
+    seconds: float,
+) -> dict[str, Any]:
+    """The content of results.json; `baselines` is fold index -> baseline name -> scores."""
+    names = list(dict.fromkeys(name for scores in baselines.values() for name in scores))
+    rows = {name: [{"fold": index, **baselines[index][name]} for index in sorted(baselines)] for name in names}
+    left_out: dict[str, int] = {}
+    for start in filter(None, map(best_start, folds)):
+        for key, count in start.get("left_out", {}).items():
+            left_out[key] = left_out.get(key, 0) + count
+    return {
+        "schema": RESULTS_SCHEMA,
+        "name": name,
+        "status": status,
+        "monitor": monitor,
+        "higher_is_better": dict(higher_is_better),
+        "network": dict(network),
+        "folds": list(folds),
+        "cv": cross_validated(folds),
+        "cv_starts": over_starts(folds),
+        "baselines": {
+            name: {"folds": scores, "cv": _spreads([{k: v for k, v in row.items() if k != "fold"} for row in scores])}
+            for name, scores in rows.items()
+        },
+        "left_out": {key: count for key, count in left_out.items() if count},
+        "warnings": list(warnings),
+        "seconds": seconds,
+    }
+
+
+def join_tables(parts: Sequence[Path], whole: Path) -> None:
+    """One CSV file of the folds' files, the heading once; nothing is written where no fold has one yet."""
+    texts = [part.read_text() for part in parts if part.is_file()]
+    if texts:
+        heading = texts[0].partition("\n")[0] + "\n"
+        storage.write_text(whole, heading + "".join(text.partition("\n")[2] for text in texts))

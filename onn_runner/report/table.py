@@ -1,0 +1,132 @@
+"""The final table: a row per fold, mean and standard deviation, and the baselines on the same folds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onn_runner.report.results import best_start
+
+UNITS = {"psnr": "dB", "snr": "dB"}
+PARTS = {"test": "", "photo": "whole "}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text; `sections` holds the first row of each part after the first."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sections: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def figure(value: float | None, metric: str) -> str:
+    """Two decimals for decibels, four significant digits below one; "-" where there is no value."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if metric in UNITS:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.2e}"
+
+
+def with_spread(entry: Mapping[str, Any] | None, metric: str) -> str:
+    """`29.31 +- 0.22`, without the second part where there is one fold."""
+    if not entry or entry["mean"] is None:
+        return "-"
+    mean = figure(entry["mean"], metric)
+    return mean if entry["std"] is None else f"{mean} ± {figure(entry['std'], metric)}"
+
+
+def columns(results: Mapping[str, Any]) -> list[str]:
+    """Score keys to show: all metrics on test items, then the monitor's and SSIM on whole originals."""
+    monitor = results["monitor"].partition("/")[2]
+    metrics = list(results["higher_is_better"])
+    metrics.sort(key=lambda metric: metric != monitor)
+    keys = [f"test/{metric}" for metric in metrics]
+    keys += [f"photo/{metric}" for metric in metrics if metric in (monitor, "ssim")]
+    known = set(results["cv"]) | {key for row in results["baselines"].values() for key in row["cv"]}
+    return [key for key in keys if key in known]
+
+
+def heading(key: str, better: bool | None) -> str:
+    """`PSNR [dB] up-arrow`; whole originals are marked."""
+    part, _, metric = key.partition("/")
+    unit = f" [{UNITS[metric]}]" if metric in UNITS else ""
+    arrow = "" if better is None else (" ↑" if better else " ↓")
+    return f"{PARTS.get(part, part + ' ')}{metric.upper()}{unit}{arrow}"
+
+
+def build(results: Mapping[str, Any]) -> Table:
+    """The table of a results.json."""
+    keys = columns(results)
+    better = results["higher_is_better"]
+    first = ("", "epoch", *(heading(key, better.get(key.partition("/")[2])) for key in keys), "s/epoch")
+    rows = [_fold_row(fold, keys) for fold in results["folds"]]
+    sections = [len(rows)]
+    rows.append(("mean ± std", "", *_spread_cells(results["cv"], keys), _seconds(results["folds"])))
+    if results["cv_starts"]:
+        rows.append(("mean over starts", "", *_spread_cells(results["cv_starts"], keys), ""))
+    if results["baselines"]:
+        sections.append(len(rows))
+    rows += [(name, "", *_spread_cells(row["cv"], keys), "") for name, row in results["baselines"].items()]
+    return Table(_title(results), first, tuple(rows), tuple(sections), _notes(results))
+
+
+def _fold_row(fold: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    start = best_start(fold)
+    label = f"fold {fold['fold']}"
+    diverged = sum(start["status"] == "diverged" for start in fold["starts"])
+    if fold["status"] == "done" and diverged:
+        label += f" ({diverged} of {len(fold['starts'])} starts diverged)"
+    elif fold["status"] != "done":
+        label += f" {fold['status']}"
+    if start is None:
+        return (label, "-", *("-" for _ in keys), "-")
+    scores = [figure(start["test"].get(key), key.partition("/")[2]) for key in keys]
+    epoch = start["best_epoch"]
+    return (label, "-" if epoch is None else str(epoch), *scores, f"{start['seconds_per_epoch']:.2f}")
+
+
+def _spread_cells(entries: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    return [with_spread(entries.get(key), key.partition("/")[2]) for key in keys]
+
+
+def _seconds(folds: Sequence[Mapping[str, Any]]) -> str:
+    seconds = [start["seconds_per_epoch"] for start in map(best_start, folds) if start is not None]
+    return f"{sum(seconds) / len(seconds):.2f}" if seconds else "-"
+
+
+def _title(results: Mapping[str, Any]) -> str:
+    parameters = results["network"].get("parameters")
+    size = f", {parameters:,} parameters" if isinstance(parameters, int) else ""
+    return f"{results['name']}: test scores, {len(results['folds'])} folds{size}"
+
+
+def _notes(results: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = ["std: sample standard deviation over folds; the epoch is chosen by " + results["monitor"]]
+    for fold in results["folds"]:
+        for start in fold["starts"]:
+            if start.get("diverged"):
+                where = start["diverged"]
+                notes.append(
+                    f"fold {fold['fold']} start {start['start']} diverged at epoch {where['epoch']}, "
+                    f"step {where['step']}: {where['what']}; first in {where['layer']}"
+                )
+    for key, count in results["left_out"].items():
+        notes.append(f"{key}: {count} items without a defined score (constant target) are left out")
+    return tuple(notes)
+
+
+def markdown(table: Table) -> str:
+    """The table as GitHub Markdown, notes below."""
+    lines = [f"**{table.title}**", "", _line(table.headings), _line(["---"] * len(table.headings))]
+    lines += [_line(row) for row in table.rows]
+    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,104 @@
+"""The run's own TensorBoard events: cross-validated means, one HParams row, and a layout that overlays the folds."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.plugins.hparams.api_pb2 import Status
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from onn_runner.report.results import best_start
+
+FAILED = HParamsPluginData(version=0, session_end_info=SessionEndInfo(status=Status.Value("STATUS_FAILURE")))
+
+
+def clear(folder: Path) -> None:
+    """Remove the run's own events (not the folds'), so that a resumed run does not show points twice."""
+    for events in folder.glob("events.out.tfevents.*"):
+        events.unlink()
+
+
+def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[str, Any], failed: bool) -> None:
+    """cv/<metric>_mean and _std, mean validation curves, the HParams row with cv means and each fold's score."""
+    clear(folder)
+    writer = SummaryWriter(str(folder))
+    try:
+        tags = _write_scores(writer, results)
+        _write_curves(writer, folder / "metrics.csv")
+        _write_layout(writer, results)
+        kept = (bool, int, float, str)
+        scalars = {key: value for key, value in _flat(parameters).items() if isinstance(value, kept)}
+        # The experiment record is left out: TensorBoard then finds the columns of all runs itself.
+        _, start, end = hparams(scalars, tags)
+        if failed:
+            end.value[0].metadata.plugin_data.content = FAILED.SerializeToString()
+        file = writer._get_file_writer()
+        file.add_summary(start)
+        file.add_summary(end)
+    finally:
+        writer.close()
+
+
+def _write_scores(writer: SummaryWriter, results: Mapping[str, Any]) -> dict[str, float]:
+    tags: dict[str, float] = {}
+    for key, entry in results["cv"].items():
+        for statistic in ("mean", "std"):
+            if entry[statistic] is not None:
+                tags[f"cv/{_tag(key)}_{statistic}"] = entry[statistic]
+    metric = results["monitor"].partition("/")[2]
+    for fold in results["folds"]:
+        chosen = best_start(fold)
+        if chosen and chosen["test"].get(f"test/{metric}") is not None:
+            tags[f"folds/{metric}_fold_{fold['fold']:02d}"] = chosen["test"][f"test/{metric}"]
+    for tag, value in tags.items():
+        writer.add_scalar(tag, value, 0)
+    return tags
+
+
+def _write_curves(writer: SummaryWriter, path: Path) -> None:
+    """Per epoch, mean and std over the folds of every validation metric (first start)."""
+    points: dict[tuple[str, int], list[float]] = defaultdict(list)
+    if not path.is_file():
+        return
+    with path.open(newline="") as handle:
+        for row in csv.DictReader(handle):
+            if row["split"] == "val" and row["start"] == "0":
+                points[row["metric"], int(row["epoch"])].append(float(row["value"]))
+    for (metric, epoch), values in sorted(points.items()):
+        writer.add_scalar(f"cv_curves/val_{metric}_mean", statistics.fmean(values), epoch)
+        if len(values) > 1:
+            writer.add_scalar(f"cv_curves/val_{metric}_std", statistics.stdev(values), epoch)
+
+
+def _write_layout(writer: SummaryWriter, results: Mapping[str, Any]) -> None:
+    """Custom scalars: one chart a metric with a line for every fold."""
+    charts: dict[str, Any] = {"loss": ["Multiline", ["train/loss", "val/loss"]]}
+    charts |= {metric: ["Multiline", [f"val/{metric}"]] for metric in results["higher_is_better"]}
+    writer.add_custom_scalars({"folds": charts})
+
+
+def _tag(key: str) -> str:
+    """test/psnr -> psnr, photo/psnr -> photo_psnr, val/psnr -> val_psnr."""
+    part, _, metric = key.partition("/")
+    return metric if part == "test" else f"{part}_{metric}"
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"optimizer": {"lr": 1}} -> {"optimizer.lr": 1}; lists become "a,b", sets of operators "sine+exp"."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{name}.")
+        elif isinstance(value, list | tuple):
+            flat[name] = ",".join(str(item) for item in value)
+        elif value is not None:
+            flat[name] = value
+    return flat
