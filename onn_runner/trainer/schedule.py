@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from torch.optim import Optimizer
@@ -20,6 +21,8 @@ Interval = Literal["epoch", "step"]
 
 
 class Schedule(Protocol):
+    """Changes the learning rates of one optimizer as training goes on."""
+
     def after_step(self) -> None: ...
 
     def after_epoch(self, monitored: float) -> None: ...
@@ -30,32 +33,178 @@ class Schedule(Protocol):
         """Called after the optimizer's state was loaded."""
 
 
-class ClosedForm:
-    """Base rates times `factor(t)`, t in epochs: a fraction where the interval is a step."""
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A factor on the optimizer's rates by time t in epochs; changes every step, or every epoch."""
 
-    def __init__(self, optimizer: Optimizer, *, epochs: int, steps: int, interval: Interval = "epoch") -> None:
-        if interval not in ("epoch", "step"):
-            raise unknown("scheduler.interval", str(interval), ["epoch", "step"])
-        self.optimizer, self.epochs, self.steps, self.interval = optimizer, epochs, steps, interval
+    interval: Interval = "step"
+
+    def __post_init__(self) -> None:
+        if self.interval not in ("epoch", "step"):
+            raise unknown("scheduler.interval", str(self.interval), ["epoch", "step"])
+
+    def factor(self, t: float, epochs: int) -> float:
+        raise NotImplementedError
+
+    def __call__(self, optimizer: Optimizer, *, epochs: int, steps: int) -> Schedule:
+        return ClosedForm(self, optimizer, epochs=epochs, steps=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Curve):
+    """The optimizer's rate, after `warmup` epochs of a linear rise."""
+
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_zero("warmup", self.warmup)
+
+    def factor(self, t: float, epochs: int) -> float:
+        return _rise(t, self.warmup)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine(Curve):
+    """Half a cosine from the optimizer's rate to `final` times it, after `warmup` epochs of a linear rise."""
+
+    warmup: float = 0.0
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_zero("warmup", self.warmup)
+        _at_least_zero("final", self.final)
+
+    def factor(self, t: float, epochs: int) -> float:
+        if t < self.warmup:
+            return _rise(t, self.warmup)
+        length = epochs - self.warmup
+        return _half_cosine((t - self.warmup) / length if length > 0 else 1.0, 1.0, self.final)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Curve):
+    """Times `gamma` every `size` epochs."""
+
+    interval: Interval = "epoch"
+    size: int = 10
+    gamma: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("size", self.size)
+        _positive("gamma", self.gamma)
+
+    def factor(self, t: float, epochs: int) -> float:
+        return float(self.gamma ** (t // self.size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiStep(Curve):
+    """Times `gamma` after each of the epochs in `milestones`."""
+
+    interval: Interval = "epoch"
+    milestones: Sequence[int] = ()
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for milestone in self.milestones:
+            _positive("milestones", milestone)
+        _positive("gamma", self.gamma)
+
+    def factor(self, t: float, epochs: int) -> float:
+        return float(self.gamma ** sum(t >= milestone for milestone in self.milestones))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential(Curve):
+    """Times `gamma` every epoch."""
+
+    interval: Interval = "epoch"
+    gamma: float = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("gamma", self.gamma)
+
+    def factor(self, t: float, epochs: int) -> float:
+        return float(self.gamma**t)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneCycle(Curve):
+    """Cosine up from `initial` to the optimizer's rate over `rise` of the training, then down to `final` of it.
+
+    The rate alone; momentum stays as the optimizer has it. Source: Smith and Topin 2017, Super-Convergence.
+    """
+
+    rise: float = 0.3
+    initial: float = 0.04
+    final: float = 0.0001
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("rise", self.rise)
+        if self.rise >= 1:
+            raise ConfigError(f"scheduler.rise (={self.rise}) is a share of the training: choose between 0 and 1.")
+        _at_least_zero("initial", self.initial)
+        _at_least_zero("final", self.final)
+
+    def factor(self, t: float, epochs: int) -> float:
+        done = t / epochs
+        if done < self.rise:
+            return _half_cosine(done / self.rise, self.initial, 1.0)
+        return _half_cosine((done - self.rise) / (1 - self.rise), 1.0, self.final)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plateau:
+    """Times `factor` when the monitored value has not improved for `patience` epochs."""
+
+    factor: float = 0.5
+    patience: int = 3
+    threshold: float = 1e-4
+    minimum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _positive("factor", self.factor)
+        if self.factor >= 1:
+            raise ConfigError(f"scheduler.factor (={self.factor}) must lie between 0 and 1.")
+        for name in ("patience", "threshold", "minimum"):
+            _at_least_zero(name, getattr(self, name))
+
+    def __call__(self, optimizer: Optimizer, *, higher: bool) -> Schedule:
+        mode: Literal["max", "min"] = "max" if higher else "min"
+        lowers = ReduceLROnPlateau(
+            optimizer, mode, self.factor, self.patience, threshold=self.threshold, min_lr=self.minimum
+        )
+        return Torch(lowers, monitored=True)
+
+
+class ClosedForm:
+    """Base rates times the curve's factor; the state is a count."""
+
+    def __init__(self, curve: Curve, optimizer: Optimizer, *, epochs: int, steps: int) -> None:
+        self.curve, self.optimizer, self.epochs = curve, optimizer, epochs
+        self.per_epoch = steps if curve.interval == "step" else 1
         self.bases = [float(group["lr"]) for group in optimizer.param_groups]
         self.count = 0
         self.apply()
 
-    def factor(self, t: float) -> float:
-        return 1.0
-
     def apply(self) -> None:
-        factor = self.factor(self.count / (self.steps if self.interval == "step" else 1))
+        factor = self.curve.factor(self.count / self.per_epoch, self.epochs)
         for group, base in zip(self.optimizer.param_groups, self.bases, strict=True):
             group["lr"] = base * factor
 
     def after_step(self) -> None:
-        if self.interval == "step":
+        if self.curve.interval == "step":
             self.count += 1
             self.apply()
 
     def after_epoch(self, monitored: float) -> None:
-        if self.interval == "epoch":
+        if self.curve.interval == "epoch":
             self.count += 1
             self.apply()
 
@@ -67,191 +216,59 @@ class ClosedForm:
         self.apply()
 
 
-class Constant(ClosedForm):
-    """The optimizer's rate, after `warmup` epochs of a linear rise."""
-
-    def __init__(
-        self, optimizer: Optimizer, *, epochs: int, steps: int, warmup: float = 0.0, interval: Interval = "step"
-    ) -> None:
-        self.warmup = _at_least_zero("warmup", warmup)
-        super().__init__(optimizer, epochs=epochs, steps=steps, interval=interval)
-
-    def factor(self, t: float) -> float:
-        return _rise(t, self.warmup, self.steps)
-
-
-class Cosine(ClosedForm):
-    """Half a cosine from the optimizer's rate to `final` times it, after `warmup` epochs of a linear rise."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        *,
-        epochs: int,
-        steps: int,
-        warmup: float = 0.0,
-        final: float = 0.0,
-        interval: Interval = "step",
-    ) -> None:
-        self.warmup, self.final = _at_least_zero("warmup", warmup), _at_least_zero("final", final)
-        super().__init__(optimizer, epochs=epochs, steps=steps, interval=interval)
-
-    def factor(self, t: float) -> float:
-        if t < self.warmup:
-            return _rise(t, self.warmup, self.steps)
-        done = min((t - self.warmup) / max(self.epochs - self.warmup, 1e-9), 1.0)
-        return self.final + (1 - self.final) * (1 + math.cos(math.pi * done)) / 2
-
-
-class Step(ClosedForm):
-    """Times `gamma` every `size` epochs."""
-
-    def __init__(self, optimizer: Optimizer, *, epochs: int, steps: int, size: int = 10, gamma: float = 0.5) -> None:
-        self.size, self.gamma = _positive("size", size), _positive("gamma", gamma)
-        super().__init__(optimizer, epochs=epochs, steps=steps)
-
-    def factor(self, t: float) -> float:
-        return self.gamma ** (t // self.size)
-
-
-class MultiStep(ClosedForm):
-    """Times `gamma` after each of these epochs."""
-
-    def __init__(
-        self, optimizer: Optimizer, *, epochs: int, steps: int, milestones: Sequence[int] = (), gamma: float = 0.1
-    ) -> None:
-        self.milestones = [_positive("milestones", milestone) for milestone in milestones]
-        self.gamma = _positive("gamma", gamma)
-        super().__init__(optimizer, epochs=epochs, steps=steps)
-
-    def factor(self, t: float) -> float:
-        return self.gamma ** sum(t >= milestone for milestone in self.milestones)
-
-
-class Exponential(ClosedForm):
-    """Times `gamma` every epoch."""
-
-    def __init__(
-        self, optimizer: Optimizer, *, epochs: int, steps: int, gamma: float = 0.95, interval: Interval = "epoch"
-    ) -> None:
-        self.gamma = _positive("gamma", gamma)
-        super().__init__(optimizer, epochs=epochs, steps=steps, interval=interval)
-
-    def factor(self, t: float) -> float:
-        return self.gamma**t
-
-
-class OneCycle(ClosedForm):
-    """Cosine up from `initial` to the optimizer's rate over `rise` of the training, cosine down to `final` of it.
-
-    The rate alone; momentum stays as the optimizer has it. Source: Smith and Topin 2017, Super-Convergence.
-    """
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        *,
-        epochs: int,
-        steps: int,
-        rise: float = 0.3,
-        initial: float = 0.04,
-        final: float = 0.0001,
-        interval: Interval = "step",
-    ) -> None:
-        self.rise = _positive("rise", rise)
-        if self.rise >= 1:
-            raise ConfigError(f"scheduler.rise (={rise}) is a share of the training: choose between 0 and 1.")
-        self.initial, self.final = _at_least_zero("initial", initial), _at_least_zero("final", final)
-        super().__init__(optimizer, epochs=epochs, steps=steps, interval=interval)
-
-    def factor(self, t: float) -> float:
-        done = min(t / self.epochs, 1.0)
-        if done < self.rise:
-            return 1 + (self.initial - 1) * (1 + math.cos(math.pi * done / self.rise)) / 2
-        down = (done - self.rise) / (1 - self.rise)
-        return self.final + (1 - self.final) * (1 + math.cos(math.pi * down)) / 2
-
-
-class Plateau:
-    """Times `factor` when the monitored value has not improved for `patience` epochs."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        *,
-        higher: bool,
-        factor: float = 0.5,
-        patience: int = 3,
-        threshold: float = 1e-4,
-        minimum: float = 0.0,
-    ) -> None:
-        if not 0 < factor < 1:
-            raise ConfigError(f"scheduler.factor (={factor}) must lie between 0 and 1.")
-        self.torch = ReduceLROnPlateau(
-            optimizer,
-            mode="max" if higher else "min",
-            factor=factor,
-            patience=patience,
-            threshold=threshold,
-            min_lr=minimum,
-        )
-
-    def after_step(self) -> None:
-        pass
-
-    def after_epoch(self, monitored: float) -> None:
-        self.torch.step(monitored)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.torch.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.torch.load_state_dict(state)
-
-
 class Torch:
     """A scheduler of torch (or one like it), stepped once an epoch."""
 
-    def __init__(self, scheduler: LRScheduler) -> None:
-        self.torch = scheduler
+    def __init__(self, scheduler: Any, *, monitored: bool = False) -> None:
+        self.scheduler, self.monitored = scheduler, monitored
 
     def after_step(self) -> None:
         pass
 
     def after_epoch(self, monitored: float) -> None:
-        self.torch.step()
+        if self.monitored:
+            self.scheduler.step(monitored)
+        else:
+            self.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
-        return self.torch.state_dict()
+        return dict(self.scheduler.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.torch.load_state_dict(state)
+        self.scheduler.load_state_dict(state)
 
 
 def make_schedule(
     build: Callable[..., Any] | None, optimizer: Optimizer, *, epochs: int, steps: int, higher: bool
 ) -> Schedule:
-    """Call `build` with the optimizer and those of epochs, steps (per epoch) and higher (is better) that it names."""
+    """Call `build` with the optimizer and those of epochs, steps (per epoch) and higher (is better) that it names.
+
+    A partial of one of torch's own schedulers will do as well.
+    """
     if build is None:
-        return Constant(optimizer, epochs=epochs, steps=steps)
+        return Constant()(optimizer, epochs=epochs, steps=steps)
     known = {"epochs": epochs, "steps": steps, "higher": higher}
     named = inspect.signature(build).parameters
-    built = build(optimizer, **{name: value for name, value in known.items() if name in named})
-    return Torch(built) if isinstance(built, LRScheduler) else built
+    built: Any = build(optimizer, **{name: value for name, value in known.items() if name in named})
+    if isinstance(built, LRScheduler):
+        return Torch(built, monitored=isinstance(built, ReduceLROnPlateau))
+    return built  # type: ignore[no-any-return]
 
 
-def _rise(t: float, warmup: float, steps: int) -> float:
-    """Linear over `warmup` epochs; the first step is not lost on a rate of zero."""
-    return min((t + 1 / steps) / warmup, 1.0) if warmup > 0 else 1.0
+def _half_cosine(done: float, begin: float, end: float) -> float:
+    return end + (begin - end) * (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
 
-def _positive(name: str, value: Any) -> Any:
-    if not isinstance(value, int | float) or value <= 0:
-        raise ConfigError(f"scheduler.{name} (={value!r}) must be positive.")
-    return value
+def _rise(t: float, warmup: float) -> float:
+    """From a tenth, so that no step is lost on a rate of zero."""
+    return 0.1 + 0.9 * t / warmup if t < warmup else 1.0
 
 
-def _at_least_zero(name: str, value: Any) -> Any:
-    if not isinstance(value, int | float) or value < 0:
-        raise ConfigError(f"scheduler.{name} (={value!r}) must not be negative.")
-    return value
+def _positive(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise ConfigError(f"scheduler.{name} (={value!r}) must be a positive number.")
+
+
+def _at_least_zero(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+        raise ConfigError(f"scheduler.{name} (={value!r}) must be zero or a positive number.")

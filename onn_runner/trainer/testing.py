@@ -34,6 +34,8 @@ def test_scores(evaluator: Evaluator, job: FoldJob, start: int) -> TestScores:
     groups = list(dict.fromkeys(source.groups[index] for index in part))
     whole = source.whole(groups)
     if whole is not None:
+        count = len(whole)  # type: ignore[arg-type]
+        names = getattr(whole, "names", groups if len(groups) == count else [f"whole[{n}]" for n in range(count)])
         # One by one: every original has its own size.
-        add(evaluator.score("photo", whole, batches.in_order(len(groups), 1)), groups)
+        add(evaluator.score("photo", whole, batches.in_order(count, 1)), list(names))
     return found

@@ -1,6 +1,6 @@
 """A fold that trains in a fraction of a second: smooth pictures, keyed noise, two convolutions with dropout.
 
-As a script: `tiny_fold.py FOLDER [--resume] [--starts N] [--epochs N] [--pause SECONDS] [--workers N]`, plain lines on stdout.
+As a script it trains into a folder, with plain lines on stdout: `tiny_fold.py FOLDER [--resume] [--starts N] ...`
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def make_job(folder: Path, *, seed: int = 0, **changes: Any) -> FoldJob:
         "task": Restore(),
         "build_network": Net,
         "build_optimizer": functools.partial(torch.optim.Adam, lr=0.02),
-        "build_scheduler": Cosine,
+        "build_scheduler": Cosine(),
         "build_metrics": metrics,
         "config": {"seed": seed},
     }
