@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 
 from onn_runner.errors import ConfigError, RunError, unknown
 from onn_runner.seeding import derive
-from onn_runner.trainer.device import HALF, Autocast, Randomness, check_compile, check_precision, choose_device
+from onn_runner.trainer.device import HALF, Autocast, Randomness, choose_device
 from onn_runner.trainer.divergence import NonFiniteError
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.parameters import freeze, make_optimizer
@@ -22,13 +22,12 @@ SKIPS = 25
 
 
 class Engine:
-    """Raises ConfigError where device, precision, compilation or frozen parameters cannot be had."""
+    """Raises ConfigError where the device or the frozen parameters cannot be had; `fold.check` tells of the rest."""
 
     def __init__(self, job: FoldJob, start: int, *, higher: bool) -> None:
         settings = job.settings
         self.settings = settings
         self.device = choose_device(settings.device)
-        check_precision(settings.precision, self.device)
         self.random = Randomness(self.device)
         torch.manual_seed(derive("init", job.seed, job.fold.index, start))
         self.network = job.build_network().to(self.device)
@@ -41,7 +40,6 @@ class Engine:
         self.evaluating: nn.Module = self.network
         self.training: nn.Module = self.network
         if settings.compile:
-            check_compile(self.device)
             self.training = cast(nn.Module, torch.compile(self.network))
         if settings.precision in HALF:
             self.evaluating = Autocast(self.evaluating, self.device, settings.precision)

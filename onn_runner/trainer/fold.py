@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onn_runner.errors import ConfigError, Interrupted, RunError, unknown
 from onn_runner.trainer import atomic, checkpoint, records
-from onn_runner.trainer.device import Randomness, choose_device, matmul_precision, threads
+from onn_runner.trainer.device import Randomness, check_compile, check_precision, choose_device, matmul_precision, threads
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.monitor import Monitor, monitors
@@ -47,7 +47,10 @@ def check(job: FoldJob) -> tuple[Monitor, ...]:
     for name in train_metrics(job, chosen):
         if name not in metrics:
             raise unknown("metric in trainer.train_metrics:", name, metrics)
-    choose_device(job.settings.device)
+    device = choose_device(job.settings.device)
+    check_precision(job.settings.precision, device)
+    if job.settings.compile:
+        check_compile(device)
     return chosen
 
 

@@ -110,7 +110,8 @@ class PlainReporter(QuietReporter):
         self.folds, self.starts, self.epochs = 1, 1, 0
         self.done = self.folds_done = 0
         self.began = time.monotonic()
-        self.began_at = self.first = 0
+        self.began_at: int | None = None
+        self.first = 0
         self.shown = -interval
 
     def run_started(self, folds: int, starts: int, epochs: int) -> None:
@@ -121,7 +122,7 @@ class PlainReporter(QuietReporter):
         # Epochs of an earlier run count as done, but tell nothing about the time that is left.
         self.done = (self.folds_done * self.starts + start) * self.epochs + epoch
         self.first = epoch + 1
-        if not self.began_at:
+        if self.began_at is None:
             self.began_at = self.done
 
     def epoch_done(self, fold: int, start: int, epoch: int, values: Mapping[str, float], *, is_best: bool) -> None:
@@ -157,7 +158,7 @@ class PlainReporter(QuietReporter):
         return f"fold {fold}" + (f", start {start}" if self.starts > 1 else "")
 
     def _left(self, now: float) -> str:
-        trained, total = self.done - self.began_at, self.folds * self.starts * self.epochs
+        trained, total = self.done - (self.began_at or 0), self.folds * self.starts * self.epochs
         if trained <= 0 or self.done >= total:
             return ""
         return f", {clock((now - self.began) / trained * (total - self.done))} left"

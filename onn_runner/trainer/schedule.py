@@ -249,10 +249,10 @@ def make_schedule(
         return Constant()(optimizer, epochs=epochs, steps=steps)
     known = {"epochs": epochs, "steps": steps, "higher": higher}
     named = inspect.signature(build).parameters
-    built: Any = build(optimizer, **{name: value for name, value in known.items() if name in named})
+    built = build(optimizer, **{name: value for name, value in known.items() if name in named})
     if isinstance(built, LRScheduler):
         return Torch(built, monitored=isinstance(built, ReduceLROnPlateau))
-    return built  # type: ignore[no-any-return]
+    return built
 
 
 def _half_cosine(done: float, begin: float, end: float) -> float:

@@ -10,6 +10,7 @@ import torch
 
 from onn_runner.data.base import Item
 from onn_runner.errors import ConfigError, Interrupted
+from onn_runner.metric.base import ItemMetric
 from onn_runner.seeding import generator
 from onn_runner.task.base import StepOutput
 from onn_runner.trainer import atomic, batches, checkpoint, records
@@ -50,8 +51,9 @@ class StartTraining:
         self.monitors, self.rivals = monitors, rivals
         self.folder = start_folder(job, start)
         self.engine = Engine(job, start, higher=monitors[0].higher)
-        self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=job.build_metrics(), stop=stop)
-        self.sums = Sums({name: job.build_metrics()[name] for name in train_metrics(job, monitors)})
+        scoring, training = self._metrics(), self._metrics()
+        self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=scoring, stop=stop)
+        self.sums = Sums({name: training[name] for name in train_metrics(job, monitors)})
         self.epoch = 0
         self.history: list[dict[str, float]] = []
         self.best: dict[str, dict[str, float]] = {}
@@ -82,6 +84,9 @@ class StartTraining:
             return self._diverged(error, batch)
         finally:
             self.board.close()
+
+    def _metrics(self) -> dict[str, ItemMetric]:
+        return {name: metric.to(self.engine.device) for name, metric in self.job.build_metrics().items()}
 
     def _key(self) -> tuple[int, int, int, int]:
         return (self.job.seed, self.job.fold.index, self.start, self.epoch + 1)
