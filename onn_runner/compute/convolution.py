@@ -1,0 +1,182 @@
+"""y = sum over banks of conv(E(x), a(w)) + bias as one autograd function that keeps x and w only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from onn_runner.compute import basis
+from onn_runner.compute.base import Call
+from onn_runner.compute.expansion import Bank, Expansion, banks, kernels, kernels_pull_back
+from onn_runner.compute.geometry import output_size, pool_factor, taps
+
+TILE = 1 << 20
+"""Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
+
+
+def convolve(
+    x: Tensor,  # [B, C, *S], padded
+    weight: Tensor,  # [O, C/G, *k]
+    gain: Tensor | None,  # [O]
+    bias: Tensor | None,  # [O]
+    call: Call,
+    expansion: Expansion,
+) -> Tensor:  # [B, O, *S']
+    """The layer by its expansion, in the precision of x; it can be differentiated once."""
+    output: Tensor = _Convolution.apply(x.contiguous(), weight, gain, bias, call, expansion)
+    return output
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        gain: Tensor | None,
+        bias: Tensor | None,
+        call: Call,
+        expansion: Expansion,
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, gain)
+        ctx.call, ctx.expansion = call, expansion
+        plan = banks(expansion, call.groups)
+        weights, constant = kernels(call, expansion, weight, _scale(call, weight, gain))
+        if bias is not None:
+            constant = constant + bias
+        offset = constant.to(x.dtype)
+        y = x.new_empty((x.shape[0], weight.shape[0], *output_size(call, x, weight)))
+        for start, stop in _tiles(x, plan, call):
+            seen: set[int] = set()
+            for bank, kernel in zip(plan, weights, strict=True):
+                members = _members(x[start:stop], bank, call, expansion)
+                fresh = [index for index in bank.blocks if index not in seen]
+                inner = torch.cat([_part(offset, call, index, index in fresh) for index in bank.blocks])
+                _add(y[start:stop], _conv(members, kernel, inner, call), bank, call, seen)
+                seen.update(fresh)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, gain = ctx.saved_tensors
+        call, expansion = ctx.call, ctx.expansion
+        need_x, need_weight, _, need_bias = ctx.needs_input_grad[:4]
+        plan = banks(expansion, call.groups)
+        scale = _scale(call, weight, gain)
+        with torch.autocast(x.device.type, enabled=False):
+            grad = grad.contiguous()
+            weights, _ = kernels(call, expansion, weight, scale)
+            to_weights = [torch.zeros_like(kernel) for kernel in weights] if need_weight else []
+            to_x = torch.empty_like(x) if need_x else None
+            for start, stop in _tiles(x, plan, call) if need_x or need_weight else ():
+                for position, (bank, kernel) in enumerate(zip(plan, weights, strict=True)):
+                    tile = x[start:stop]
+                    members = _members(tile, bank, call, expansion)
+                    seen = _take(grad[start:stop], bank, call)
+                    to_members, to_kernel = _conv_backward(seen, members, kernel, call, need_x, need_weight)
+                    if need_weight:
+                        to_weights[position] += to_kernel
+                    if to_x is not None:
+                        found = _pull_back(tile, to_members, bank, call, expansion)
+                        to_x[start:stop] = found if position == 0 else to_x[start:stop] + found
+            to_bias = grad.sum((0, *range(2, grad.dim())))
+            to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_bias) if need_weight else None
+        return to_x, to_weight, None, to_bias if need_bias else None, None, None
+
+
+def _scale(call: Call, weight: Tensor, gain: Tensor | None) -> Tensor:
+    """Gain and pool factor [O], float64."""
+    factor = pool_factor(call.pool, taps(weight))
+    if gain is None:
+        return torch.full((weight.shape[0],), factor, dtype=torch.float64, device=weight.device)
+    return gain.detach().to(torch.float64) * factor
+
+
+def _tiles(x: Tensor, plan: tuple[Bank, ...], call: Call) -> list[tuple[int, int]]:
+    """Ranges of samples whose basis values are about TILE at most."""
+    if x.shape[0] == 0:
+        return []
+    size = max(1, TILE // (x[0].numel() * max(bank.count for bank in plan)))
+    return [(start, min(x.shape[0], start + size)) for start in range(0, x.shape[0], size)]
+
+
+def _slots(values: Tensor, bank: Bank, call: Call, channels: int) -> list[Tensor]:
+    """Views [b, G, C/G, *S] of [b, G R C/G, *S] by ascending degree; the highest degree comes first in memory."""
+    split = values.view(values.shape[0], call.groups, bank.count, channels // call.groups, *values.shape[2:])
+    return [split[:, :, index] for index in reversed(range(bank.count))]
+
+
+def _grouped(x: Tensor, call: Call) -> Tensor:
+    return x.view(x.shape[0], call.groups, x.shape[1] // call.groups, *x.shape[2:])
+
+
+def _members(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
+    """E_r(x) stacked on channels, [b, G R C/G, *S]."""
+    values = x.new_empty((x.shape[0], bank.count * x.shape[1], *x.shape[2:]))
+    basis.evaluate(_grouped(x, call), expansion.interval, bank.kind, _slots(values, bank, call, x.shape[1]))
+    return values
+
+
+def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
+    """The gradient to x [b, C, *S] from that to the members."""
+    slots = _slots(grad.contiguous(), bank, call, x.shape[1])
+    return basis.pull_back(_grouped(x, call), expansion.interval, bank.kind, slots).view_as(x)
+
+
+def _part(offset: Tensor, call: Call, index: int, fresh: bool) -> Tensor:
+    """A block's offset, once: zeros where an earlier bank has added it."""
+    block = call.blocks[index]
+    part = offset[block.start : block.stop]
+    return part if fresh else torch.zeros_like(part)
+
+
+def _add(y: Tensor, values: Tensor, bank: Bank, call: Call, seen: set[int]) -> None:
+    """Put a bank's outputs [b, O_bank, *S'] where they belong: written first, added later."""
+    first = 0
+    for index in bank.blocks:
+        block = call.blocks[index]
+        part = values[:, first : first + block.stop - block.start]
+        target = y[:, block.start : block.stop]
+        if index in seen:
+            target.add_(part)
+        else:
+            target.copy_(part)
+        first += block.stop - block.start
+
+
+def _take(grad: Tensor, bank: Bank, call: Call) -> Tensor:
+    """The gradient [b, O_bank, *S'] to a bank's outputs."""
+    if len(bank.blocks) == len(call.blocks):
+        return grad
+    return torch.cat([grad[:, call.blocks[i].start : call.blocks[i].stop] for i in bank.blocks], 1)
+
+
+def _conv(members: Tensor, kernel: Tensor, offset: Tensor, call: Call) -> Tensor:
+    none = [0] * len(call.stride)
+    return torch.convolution(
+        members, kernel, offset, list(call.stride), none, list(call.dilation), False, none, call.groups
+    )
+
+
+def _conv_backward(
+    grad: Tensor, members: Tensor, kernel: Tensor, call: Call, need_x: bool, need_weight: bool
+) -> tuple[Tensor, Tensor]:
+    none = [0] * len(call.stride)
+    to_members, to_kernel, _ = torch.ops.aten.convolution_backward(
+        grad,
+        members,
+        kernel,
+        None,
+        list(call.stride),
+        none,
+        list(call.dilation),
+        False,
+        none,
+        call.groups,
+        [need_x, need_weight, False],
+    )
+    return to_members, to_kernel

@@ -1,0 +1,88 @@
+"""Where the taps of a window lie: sizes, slices and neuron ranges that the kernels share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onn_runner.compute.base import Block, Call
+from onn_runner.errors import ConfigError
+from onn_runner.ops.base import Pool
+
+
+def taps(weight: Tensor) -> int:
+    """The number of taps T of a weight [O, C/G, *k]."""
+    return math.prod(weight.shape[2:])
+
+
+def output_size(
+    call: Call,
+    x: Tensor,  # [B, C, *S]
+    weight: Tensor,  # [O, C/G, *k]
+) -> tuple[int, ...]:
+    """The number of valid positions per axis.
+
+    Raises ConfigError where the window does not fit into the padded input.
+    """
+    sizes = []
+    for size, kernel, stride, dilation in zip(x.shape[2:], weight.shape[2:], call.stride, call.dilation, strict=True):
+        span = dilation * (kernel - 1) + 1
+        if span > size:
+            raise ConfigError(
+                f"a kernel that spans {span} positions (size {kernel}, dilation {dilation}) does not fit into a padded "
+                f"input of {size}; use a smaller kernel or dilation, more padding or larger inputs"
+            )
+        sizes.append((size - span) // stride + 1)
+    return tuple(sizes)
+
+
+def tap_slices(
+    call: Call,
+    kernel: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> Iterator[tuple[slice, ...]]:
+    """For each tap in raster order, the slices of the spatial axes that its window positions see."""
+    for tap in itertools.product(*(range(k) for k in kernel)):
+        yield tuple(
+            slice(t * dilation, t * dilation + stride * (size - 1) + 1, stride)
+            for t, dilation, stride, size in zip(tap, call.dilation, call.stride, sizes, strict=True)
+        )
+
+
+def patches(
+    call: Call,
+    x: Tensor,  # [..., *S]
+    kernel: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> Tensor:
+    """The values that each tap sees, [T, ..., L], contiguous per tap."""
+    return torch.stack([at(x, ..., *where).flatten(-len(kernel)) for where in tap_slices(call, kernel, sizes)])
+
+
+def at(values: Tensor, *where: Any) -> Tensor:
+    """values[where], for an index of any mixture and length."""
+    return values[where]
+
+
+def neurons(call: Call, outputs: int, most: int) -> Iterator[tuple[Block, int, int, int]]:
+    """Ranges of at most `most` neurons with one operator and one group: (block, group, start, stop)."""
+    per_group = outputs // call.groups
+    for block in call.blocks:
+        start = block.start
+        while start < block.stop:
+            group = start // per_group
+            stop = min(block.stop, (group + 1) * per_group, start + most)
+            yield block, group, start, stop
+            start = stop
+
+
+def pool_factor(pool: Pool, count: int) -> float:
+    """The factor that a named pool applies on top of its plain definition (1/T for mean as a sum)."""
+    ones = torch.ones(count, 1, dtype=torch.float64)
+    value = float(pool(ones, 0))
+    return value / count if pool.name in ("sum", "mean") else value

@@ -1,0 +1,146 @@
+"""P_t psi(w_t, x_t) and its gradients for one block of values: sums, order statistics, and any other pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from onn_runner.compute.geometry import pool_factor
+from onn_runner.compute.selection import index_of, select
+from onn_runner.ops.base import Nodal, Pool
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a pool is computed over T taps. Shapes: w [T, o, c, 1], seen [T, c, L], pooled [o, c, L]."""
+
+    pool: Pool
+    count: int
+    buffers: int = 1
+    """About how many values of psi it holds for one output, relative to what fits: blocks shrink by it."""
+    selects: bool = False
+
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The pooled values; with `keep`, a strategy that selects also says which tap it was, [o, c, L]."""
+        raise NotImplementedError
+
+    def pull_back(
+        self,
+        nodal: Nodal,
+        w: Tensor,
+        seen: Tensor,
+        upstream: Tensor,  # [o, 1, L]
+        chosen: Tensor | None,  # [o, c, L]
+        *,
+        rows: int,  # divides L: sums over positions go row by row
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients to w [T, o, c, 1] and to what is seen [T, c, L]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Summed(Strategy):
+    """A factor times the sum over taps."""
+
+    factor: float = 1.0
+
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        total = _psi(nodal, w[0], seen[0])
+        # a view or an expanded value cannot be added to
+        total = total.clone(memory_format=torch.contiguous_format)
+        for w_tap, seen_tap in zip(w[1:], seen[1:], strict=True):
+            total += nodal(w_tap, seen_tap)
+        return (total if self.factor == 1 else total.mul_(self.factor)), None
+
+    def pull_back(
+        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        grad = upstream * self.factor if self.factor != 1 else upstream
+        pairs = [_slopes(nodal, *pair, grad) for pair in zip(w, seen, strict=True)]
+        return torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
+
+
+@dataclass(frozen=True)
+class Selected(Strategy):
+    """A factor times the rank-th smallest tap; the gradient goes to that tap."""
+
+    factor: float = 1.0
+    rank: int = 0
+
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
+        best = select(values, self.rank)
+        return (best if self.factor == 1 else best * self.factor), (index_of(best, values) if keep else None)
+
+    def pull_back(
+        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        if chosen is None:
+            values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
+            chosen = index_of(select(values, self.rank), values)
+        where = chosen.long()  # [o, c, L]
+        one_w = w[..., 0].permute(1, 2, 0).contiguous().gather(2, where)
+        by_channel = where.transpose(0, 1)  # [c, o, L]
+        channels = seen.transpose(0, 1)  # [c, T, L]
+        one_seen = channels.gather(1, by_channel).transpose(0, 1)
+        to_w, to_seen = _slopes(nodal, one_w, one_seen, upstream * self.factor)
+        found_seen = torch.zeros_like(seen)
+        found_seen.transpose(0, 1).scatter_add_(1, by_channel, to_seen.transpose(0, 1))
+        split = (*where.shape[:2], rows, -1)
+        found_w = to_w.new_zeros((*where.shape[:2], rows, self.count))
+        found_w.scatter_add_(3, where.view(split), to_w.contiguous().view(split))
+        return found_w.sum(2).permute(2, 0, 1)[..., None], found_seen
+
+
+@dataclass(frozen=True)
+class Differentiated(Strategy):
+    """Any pool, through autograd of the pool itself."""
+
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        return self.pool(_psi(nodal, w, seen[:, None]), 0), None
+
+    def pull_back(
+        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        leaves = w.detach().requires_grad_(), seen.detach().requires_grad_()
+        with torch.enable_grad():
+            pooled = self.pool(_psi(nodal, leaves[0], leaves[1][:, None]), 0)
+        return _gradients(pooled, leaves, upstream)
+
+
+@lru_cache(maxsize=256)
+def strategy(pool: Pool, count: int) -> Strategy:
+    """The way to compute that pool over `count` taps."""
+    ranks = {"minimum": 0, "median": (count - 1) // 2, "maximum": count - 1}
+    if pool.name in ("sum", "mean"):
+        return Summed(pool, count, factor=pool_factor(pool, count))
+    if pool.name in ranks:
+        return Selected(pool, count, 4, True, factor=pool_factor(pool, count), rank=ranks[pool.name])
+    return Differentiated(pool, count, buffers=2 * count)
+
+
+def _psi(nodal: Nodal, w: Tensor, seen: Tensor) -> Tensor:
+    """psi in its full shape, which an operator that ignores w or x does not give by itself."""
+    return nodal(w, seen).expand(torch.broadcast_shapes(w.shape, seen.shape))
+
+
+def _slopes(nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients to w and to what is seen, in their shapes: autograd through psi, its own backward rule included."""
+    leaves = w.detach().requires_grad_(), seen.detach().requires_grad_()
+    with torch.enable_grad():
+        values = _psi(nodal, *leaves)
+    return _gradients(values, leaves, upstream)
+
+
+def _gradients(values: Tensor, leaves: tuple[Tensor, Tensor], upstream: Tensor) -> tuple[Tensor, Tensor]:
+    if not values.requires_grad:
+        return torch.zeros_like(leaves[0]), torch.zeros_like(leaves[1])
+    found = torch.autograd.grad(values, leaves, upstream.expand_as(values), allow_unused=True)
+    return _or_zero(found[0], leaves[0]), _or_zero(found[1], leaves[1])
+
+
+def _or_zero(grad: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if grad is None else grad

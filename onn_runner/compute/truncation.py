@@ -1,0 +1,186 @@
+"""How far a truncated expansion of psi is from psi itself, at real weights and real inputs, in float64.
+
+No rule on coefficient tails is reliable (a bell narrower than the node spacing samples as zero), so that psi, its
+slope in w and its slope in x are compared at inputs that do not belong to the interpolation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onn_runner.compute import basis
+from onn_runner.compute.base import Block
+from onn_runner.compute.basis import Interval, Kind, transform
+from onn_runner.compute.expansion import Series
+from onn_runner.seeding import generator
+
+MOST_NODES = 64
+"""Beyond that many interpolation nodes an exact kernel serves."""
+WEIGHTS = 8192
+"""About as many weights of a block are looked at; in each neuron the largest one among them."""
+HUGE = 1e30
+
+
+@dataclass(frozen=True)
+class Probe:
+    """psi and its slopes at a block's weights [o, m] and at inputs [I], [o m, I] each."""
+
+    block: Block
+    w: Tensor
+    x: Tensor
+    gain: Tensor  # [o]
+    share: float
+    """m over the number of a neuron's weights."""
+    pixels: int
+    """The first so many inputs are random pixels, the others the ends of ranges."""
+    value: Tensor
+    slope_w: Tensor
+    slope_x: Tensor
+
+
+def probe(
+    block: Block,
+    weight: Tensor,  # [o, K], float64
+    x: Tensor,  # [I], float64
+    gain: Tensor,  # [o], float64
+    pixels: int,
+) -> Probe | None:
+    """None where a value is not finite or huge."""
+    w = _chosen(weight)
+    leaf_w = w.reshape(-1, 1).expand(-1, len(x)).clone().requires_grad_()
+    leaf_x = x.expand(len(leaf_w), -1).clone().requires_grad_()
+    with torch.enable_grad():
+        value = block.nodal(leaf_w, leaf_x).to(torch.float64)
+    slopes = _slopes(value, leaf_w, leaf_x)
+    found = (value.detach(), *slopes)
+    if not all(_moderate(v) for v in found):
+        return None
+    return Probe(block, w, x, gain, w.shape[1] / weight.shape[1], pixels, *found)
+
+
+def _moderate(values: Tensor) -> bool:
+    return values.numel() == 0 or bool(values.abs().max() <= HUGE)
+
+
+def _slopes(value: Tensor, *leaves: Tensor) -> tuple[Tensor, ...]:
+    if not value.requires_grad:
+        return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    found = torch.autograd.grad(value, leaves, torch.ones_like(value), allow_unused=True)
+    return tuple(
+        torch.zeros_like(leaf) if slope is None else slope.detach() for leaf, slope in zip(leaves, found, strict=True)
+    )
+
+
+def _chosen(weight: Tensor) -> Tensor:
+    """All weights [o, K], or in each neuron a random part and the largest one."""
+    outputs, count = weight.shape
+    keep = max(16, WEIGHTS // outputs)
+    if keep >= count:
+        return weight
+    where = torch.randperm(count, generator=generator("weights", count))[: keep - 1].to(weight.device)
+    largest = weight.abs().argmax(1, keepdim=True)
+    return torch.cat([weight[:, where], weight.gather(1, largest)], 1)
+
+
+def parity(seen: Probe) -> Kind:
+    """Whether psi - psi(w, 0) is odd or even in x as far as float64 can tell; "line" for neither."""
+    w = seen.w.reshape(-1, 1)
+    zero = seen.block.nodal(w, seen.x.new_zeros(1, 1))
+    here, there = seen.value - zero, seen.block.nodal(w, -seen.x[None]) - zero
+    # rounding of psi(w, 0) must not look like a broken symmetry
+    bound = 1e-14 * max(float(here.abs().max()), float(zero.abs().max()))
+    if not bool(torch.isfinite(there).all()):
+        return "line"
+    if float((here + there).abs().max()) <= bound:
+        return "odd"
+    return "even" if float((here - there).abs().max()) <= bound else "line"
+
+
+def fewest(seen: Probe, kind: Kind, interval: Interval, tolerances: tuple[float, float]) -> Series | None:
+    """The shortest series whose truncation is half the tolerances (values, slopes) at most; None if there is none."""
+
+    def enough(count: int) -> bool:
+        return excess(seen, Series(kind, count), interval, tolerances) <= 1
+
+    limit = MOST_NODES // 2 if kind != "line" else MOST_NODES
+    count = _smallest(enough, limit)
+    return None if count is None else Series(kind, count)
+
+
+def _smallest(enough: Callable[[int], bool], limit: int) -> int | None:
+    """The smallest count that is enough: doubling, then halving the gap, since few are nearly always enough."""
+    low, high = 0, 1
+    while not enough(high):
+        if high == limit:
+            return None
+        low, high = high, min(limit, 2 * high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def excess(seen: Probe, series: Series, interval: Interval, tolerances: tuple[float, float]) -> float:
+    """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer."""
+    points, matrix = transform(series.parity, series.count, interval, seen.w.device)
+    w = seen.w.reshape(-1)
+    leaf = w.expand(len(points), -1).clone().requires_grad_()
+    with torch.enable_grad():
+        samples = seen.block.nodal(leaf, points[:, None].expand_as(leaf)).to(torch.float64)
+    (slopes,) = _slopes(samples, leaf)
+    samples = samples.detach()
+    if not (_moderate(samples) and _moderate(slopes)):
+        return float("inf")
+    members = torch.empty((series.count, len(seen.x)), dtype=torch.float64, device=w.device)
+    basis.evaluate(seen.x, interval, series.parity, list(members))
+    series_value = (matrix @ (samples[:-1] - samples[-1])).T
+    series_slope = (matrix @ (slopes[:-1] - slopes[-1])).T
+    derivatives = _derivatives(seen.x, interval, series)
+    error = seen.value - samples[-1][:, None] - series_value @ members
+    error_w = seen.slope_w - slopes[-1][:, None] - series_slope @ members
+    error_x = seen.slope_x - series_value @ derivatives
+    worst = 0.0
+    for part in (slice(0, seen.pixels), slice(None)):
+        ratios = (
+            _by_neuron(seen, error[:, part], seen.value[:, part], coherent=True) / tolerances[0],
+            _by_neuron(seen, error_w[:, part], seen.slope_w[:, part], coherent=False) / tolerances[1],
+            _by_layer(seen, error_x[:, part], seen.slope_x[:, part]) / tolerances[1],
+        )
+        worst = max(worst, *(2 * ratio for ratio in ratios))
+    return worst
+
+
+def _derivatives(x: Tensor, interval: Interval, series: Series) -> Tensor:
+    """The derivatives of all members at x, [R, I]."""
+    unit = torch.eye(series.count, dtype=torch.float64, device=x.device)[:, :, None].expand(-1, -1, len(x))
+    spread = x.expand(series.count, -1)
+    return basis.pull_back(spread, interval, series.parity, list(unit.unbind(1)))
+
+
+def _by_neuron(seen: Probe, error: Tensor, value: Tensor, *, coherent: bool) -> float:
+    """The worst relative error [o m, I] of a neuron; the mean over inputs adds up over taps in full where coherent."""
+    shape = (*seen.w.shape, error.shape[1])
+    error_size, size = (_size(q.view(shape), seen.share, coherent) for q in (error, value))
+    # a neuron whose psi is zero everywhere has only rounding to lose
+    floor = max(1e-25 * float(size.max()), 1e-200)
+    return float((error_size / size.clamp(min=floor)).max().sqrt())
+
+
+def _size(values: Tensor, share: float, coherent: bool) -> Tensor:
+    """The expected square of the sum over taps [o], inputs taken as independent."""
+    if not coherent:
+        return values.square().sum((1, 2))
+    mean = values.mean(2)
+    spread = values.square().mean(2).sum(1) - mean.square().sum(1)
+    return mean.sum(1).square() / share + spread.clamp(min=0)
+
+
+def _by_layer(seen: Probe, error: Tensor, value: Tensor) -> float:
+    shape = (*seen.w.shape, error.shape[1])
+    gain = seen.gain.view(-1, 1, 1)
+    top = (error.view(shape) * gain).norm()
+    return float(top / (value.view(shape) * gain).norm().clamp(min=1e-100))
