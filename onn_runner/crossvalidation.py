@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class Session:
             monitor=experiment.settings.monitor,
             higher_is_better={name: metric.higher_is_better for name, metric in metrics.items()},
             network=self.network,
-            folds=[self.results[index].as_plain() for index in sorted(self.results)],
+            folds=[asdict(self.results[index]) for index in sorted(self.results)],
             baselines=self.baselines,
             warnings=self.reporter.warnings,
             seconds=time.monotonic() - self.began,
@@ -171,6 +171,7 @@ def carry_out(
             folder.update_record(status="running", resumed=[*record["resumed"], folders.now()])
             storage.write_text(folder.config, as_yaml(experiment.config))
         session = Session(experiment, folder, folds, summary.as_plain(), reporter, stop, out, time.monotonic(), {}, {})
+        reporter.run_started(len(folds), experiment.settings.starts, experiment.settings.epochs)
         with closing(session):
             for fold in folds:
                 session.train(fold, resume=resume is not None)

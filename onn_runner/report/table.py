@@ -24,21 +24,27 @@ class Table:
     notes: tuple[str, ...]
 
 
-def figure(value: float | None, metric: str) -> str:
-    """Two decimals for decibels, four significant digits below one; "-" where there is no value."""
+def decimals(value: float, metric: str) -> int:
+    """Two for decibels, else four, or as many as three significant digits need: 0.8012, 0.00271."""
+    if metric in UNITS or value == 0 or not math.isfinite(value):
+        return 2
+    return max(4, 2 - math.floor(math.log10(abs(value)))) if abs(value) < 100 else 1
+
+
+def figure(value: float | None, metric: str, *, places: int | None = None) -> str:
+    """The value with `places` decimals, as many as suit it by default; "-" where there is no value."""
     if value is None or not math.isfinite(value):
         return "-"
-    if metric in UNITS:
-        return f"{value:.2f}"
-    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.2e}"
+    return f"{value:.{decimals(value, metric) if places is None else places}f}"
 
 
 def with_spread(entry: Mapping[str, Any] | None, metric: str) -> str:
-    """`29.31 +- 0.22`, without the second part where there is one fold."""
+    """`29.31 ± 0.22`, both to the same decimal; without the second part where there is one fold."""
     if not entry or entry["mean"] is None:
         return "-"
-    mean = figure(entry["mean"], metric)
-    return mean if entry["std"] is None else f"{mean} ± {figure(entry['std'], metric)}"
+    places = decimals(entry["mean"], metric)
+    mean = figure(entry["mean"], metric, places=places)
+    return mean if entry["std"] is None else f"{mean} ± {figure(entry['std'], metric, places=places)}"
 
 
 def columns(results: Mapping[str, Any]) -> list[str]:
