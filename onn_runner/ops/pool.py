@@ -113,7 +113,19 @@ class Minimum(OrderStatistic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Correlation2(Multilinear):
+class Correlation(Multilinear):
+    """The sum of all products of `least_taps` neighbouring taps."""
+
+    def reduce(self, values: Tensor, dim: int) -> Tensor:
+        length = values.shape[dim] - self.least_taps + 1
+        product = values.narrow(dim, 0, length)
+        for start in range(1, self.least_taps):
+            product = product * values.narrow(dim, start, length)
+        return product.sum(dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlation2(Correlation):
     """Sum over t of v_t v_{t+1}, taps in raster order, without wrap-around: T - 1 products.
 
     Source: GOP, pool operator "1-correlation"; PyGOP pads the shifted taps with zeros, which is the same.
@@ -122,12 +134,9 @@ class Correlation2(Multilinear):
     name: ClassVar[str] = "correlation2"
     least_taps: ClassVar[int] = 2
 
-    def reduce(self, values: Tensor, dim: int) -> Tensor:
-        return _neighbours(values, dim, self.least_taps)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Correlation3(Multilinear):
+class Correlation3(Correlation):
     """Sum over t of v_t v_{t+1} v_{t+2}, taps in raster order, without wrap-around: T - 2 products.
 
     Source: GOP, pool operator "2-correlation".
@@ -135,18 +144,6 @@ class Correlation3(Multilinear):
 
     name: ClassVar[str] = "correlation3"
     least_taps: ClassVar[int] = 3
-
-    def reduce(self, values: Tensor, dim: int) -> Tensor:
-        return _neighbours(values, dim, self.least_taps)
-
-
-def _neighbours(values: Tensor, dim: int, count: int) -> Tensor:
-    """The sum of the products of `count` neighbours along `dim`."""
-    length = values.shape[dim] - count + 1
-    product = values.narrow(dim, 0, length)
-    for start in range(1, count):
-        product = product * values.narrow(dim, start, length)
-    return product.sum(dim)
 
 
 POOLS: dict[str, type[Reduction]] = {
