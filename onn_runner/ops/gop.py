@@ -54,7 +54,7 @@ class Gaussian(Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class DoG(Scaled):
-    """w x exp(-K w x^2), the exponent clipped."""
+    """w x exp(-K w x^2), the exponent clipped. (PyGOP clips x inside it too: another value for |x| > 10, |w| < 0.1.)"""
 
     parity: ClassVar[Parity | None] = "odd"
     omega: float = 1.57
