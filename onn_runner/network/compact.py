@@ -106,8 +106,8 @@ class Compact(nn.Module):
         factor = 1
         for sampling in self.samplings:
             factor *= sampling.down
-        extra = tuple(0 for _ in size)
-        after = self._after(size)
+        extra = tuple(max(0, factor - length - 2 * self.input_padding) for length in size)
+        after = self._after(tuple(s + e for s, e in zip(size, extra, strict=True)))
         for _ in range(factor - 1):
             if all(a >= s for a, s in zip(after, size, strict=True)):
                 break
