@@ -57,6 +57,7 @@ class Denoise:
         self.noise = _noise(noise, sigma=sigma, amount=amount, peak=peak, spread=spread)
         self.cutting = _cutting(patch, patches, placement, self.seed)
         self.max_side = whole_number("data.max_side", max_side, least=1)
+        self.origin = "scikit-image" if path is None else str(path)
         self.photographs, self.grey_left_out = _load(path, photographs, flag("data.colour", colour), self.max_side)
         self._cut()
 
@@ -107,7 +108,7 @@ class Denoise:
         clipping = "noisy values clipped to [0, 1]" if self.clip else "noisy values not clipped"
         turned = "" if not self.augmentation else " and flips and turns" if h == w else " and flips"
         return [
-            f"{len(self.photographs)} {kind} photographs of {scenes} scenes, sides at most {self.max_side}{left_out}",
+            f"{len(self.photographs)} {kind} photographs of {scenes} scenes from {self.origin}, sides at most {self.max_side}{left_out}",
             f"{len(self)} patches of {h} x {w} {where}{most}{constant}",
             f"{self.noise.describe()}, {clipping}",
             f"training: noise{turned} fresh each epoch; validation and test: noise fixed by data.seed={self.seed}",

@@ -168,6 +168,7 @@ def test_a_users_folder_in_colour(tmp_path: Path) -> None:
         Image.fromarray(state.randint(0, 256, (50, 60, 3)).astype(np.uint8)).save(tmp_path / name)
     source = Denoise(path=str(tmp_path), colour=True, patch=20)
     assert source.shape.input == (3, 20, 20)
+    assert source.describe()[0] == f"2 colour photographs of 2 scenes from {tmp_path}, sides at most 512"
     assert set(source.groups) == {"a.png", "b.png"}
     assert len(source) == 2 * 2 * 3
 
