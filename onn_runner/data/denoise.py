@@ -100,6 +100,7 @@ class Denoise:
     def describe(self) -> list[str]:
         scenes = len({photograph.group for photograph in self.photographs})
         kind = "colour" if self.shape.input[0] == 3 else "grey"
+        sides = f"sides at most {self.max_side}"
         left_out = f", {len(self.grey_left_out)} grey ones left out" if self.grey_left_out else ""
         h, w = self.cutting.size
         where = "on a grid without overlap" if self.cutting.placement == "grid" else "at random positions"
@@ -108,7 +109,7 @@ class Denoise:
         clipping = "noisy values clipped to [0, 1]" if self.clip else "noisy values not clipped"
         turned = "" if not self.augmentation else " and flips and turns" if h == w else " and flips"
         return [
-            f"{len(self.photographs)} {kind} photographs of {scenes} scenes from {self.origin}, sides at most {self.max_side}{left_out}",
+            f"{len(self.photographs)} {kind} photographs of {scenes} scenes from {self.origin}, {sides}{left_out}",
             f"{len(self)} patches of {h} x {w} {where}{most}{constant}",
             f"{self.noise.describe()}, {clipping}",
             f"training: noise{turned} fresh each epoch; validation and test: noise fixed by data.seed={self.seed}",
