@@ -150,22 +150,22 @@ def _second_kind(grads: Sequence[Tensor], factor: Tensor, kind: Kind, first: Ten
 
 @lru_cache(maxsize=256)
 def transform(
-    parity: Kind,
+    kind: Kind,
     count: int,
     interval: Interval,
     device: torch.device,
 ) -> tuple[Tensor, Tensor]:
     """Nodes x_j [P + 1], the last one 0, and the matrix [R, P] from psi(., x_j) - psi(., 0) to coefficients.
 
-    `parity` is that of psi about 0; a parity halves the nodes, since the others repeat them.
+    `kind` is odd or even where psi is; that halves the nodes, since the others repeat them.
     """
-    nodes = {"odd": 2 * count, "even": 2 * count + 1, "line": count + 1}[parity]
-    half = nodes if parity == "line" else nodes // 2
+    nodes = {"odd": 2 * count, "even": 2 * count + 1, "line": count + 1}[kind]
+    half = nodes if kind == "line" else nodes // 2
     # the cached tensors outlive an inference mode that they may be made in
     with torch.inference_mode(False):
         angle = (torch.arange(half, dtype=torch.float64) + 0.5) * (math.pi / nodes)
-        degrees = torch.tensor([degree(parity, index) for index in range(count)], dtype=torch.float64)
-        matrix = torch.cos(degrees[:, None] * angle) * (2 / nodes * (1 if parity == "line" else 2))
-        matrix *= torch.tensor(signs(parity, count), dtype=torch.float64)[:, None]
+        degrees = torch.tensor([degree(kind, index) for index in range(count)], dtype=torch.float64)
+        matrix = torch.cos(degrees[:, None] * angle) * (2 / nodes * (1 if kind == "line" else 2))
+        matrix *= torch.tensor(signs(kind, count), dtype=torch.float64)[:, None]
         points = interval.centre + interval.half * torch.cos(angle)
         return torch.cat([points, torch.zeros(1, dtype=torch.float64)]).to(device), matrix.to(device)

@@ -13,7 +13,7 @@ from onn_runner.compute.base import Call
 from onn_runner.compute.expansion import Bank, Expansion, banks, kernels, kernels_pull_back
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 
-TILE = 1 << 20
+TILE = 1 << 19
 """Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
 
 
@@ -70,7 +70,8 @@ class _Convolution(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             grad = grad.contiguous()
             weights, _ = kernels(call, expansion, weight, scale)
-            to_weights = [torch.zeros_like(kernel) for kernel in weights] if need_weight else []
+            # in float64, since a batch may be cut into many tiles
+            to_weights = [torch.zeros_like(kernel, dtype=torch.float64) for kernel in weights] if need_weight else []
             to_x = torch.empty_like(x) if need_x else None
             for start, stop in _tiles(x, plan, call) if need_x or need_weight else ():
                 for position, (bank, kernel) in enumerate(zip(plan, weights, strict=True)):
@@ -115,16 +116,29 @@ def _grouped(x: Tensor, call: Call) -> Tensor:
 
 
 def _members(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """E_r(x) stacked on channels, [b, G R C/G, *S]."""
+    """E_r(x), or g(x), stacked on channels, [b, G R C/G, *S]."""
+    if bank.form == "product":
+        return _factor(x, bank, call)
     values = x.new_empty((x.shape[0], bank.count * x.shape[1], *x.shape[2:]))
-    basis.evaluate(_grouped(x, call), expansion.interval, bank.kind, _slots(values, bank, call, x.shape[1]))
+    basis.evaluate(_grouped(x, call), expansion.interval, bank.form, _slots(values, bank, call, x.shape[1]))
     return values
+
+
+def _factor(x: Tensor, bank: Bank, call: Call) -> Tensor:
+    """g(x) of psi = w g(x)."""
+    (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
+    return call.blocks[index].nodal(x.new_ones(()), x).to(x.dtype).expand_as(x)
 
 
 def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
     """The gradient to x [b, C, *S] from that to the members."""
+    if bank.form == "product":
+        leaf = x.detach().requires_grad_()
+        with torch.enable_grad():
+            value = _factor(leaf, bank, call)
+        return torch.autograd.grad(value, leaf, grad)[0] if value.requires_grad else torch.zeros_like(x)
     slots = _slots(grad.contiguous(), bank, call, x.shape[1])
-    return basis.pull_back(_grouped(x, call), expansion.interval, bank.kind, slots).view_as(x)
+    return basis.pull_back(_grouped(x, call), expansion.interval, bank.form, slots).view_as(x)
 
 
 def _part(offset: Tensor, call: Call, index: int, fresh: bool) -> Tensor:

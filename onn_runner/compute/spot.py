@@ -1,6 +1,9 @@
-"""The relative error of 32 real outputs of a layer's expansion against psi summed in float64."""
+"""The relative error of a layer's expansion at real outputs, and of its gradients there, against psi in float64."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,33 +11,110 @@ from torch import Tensor
 from onn_runner.compute.base import Call
 from onn_runner.compute.convolution import convolve
 from onn_runner.compute.expansion import SAMPLES, Expansion
-from onn_runner.compute.geometry import at, neurons, output_size, pool_factor, taps
+from onn_runner.compute.geometry import at, neurons, output_size
 from onn_runner.compute.truncation import HUGE
 from onn_runner.seeding import generator
 
 OUTPUTS = 32
+"""Random ones, and the one that sees the largest |x|."""
 
 
-def spot_error(
+@dataclass(frozen=True)
+class Exact:
+    """A layer at single outputs in float64, without bias. N outputs."""
+
+    windows: Tensor  # [N, C, *span], what they see
+    upstream: Tensor  # [N, O], random gradients
+    y: Tensor  # [N, O]
+    to_windows: Tensor  # [N, C, T]
+    to_weight: Tensor  # [O, C/G, T]
+    where: list[tuple[int, ...]]
+    """The outputs (b, *p)."""
+
+
+def exact(
+    call: Call,
+    x: Tensor,  # [B, C, *S], padded
+    weight: Tensor,  # [O, C/G, *k]
+    scale: Tensor,  # [O], float64: gain and pool factor
+) -> Exact:
+    """The outputs to check, computed by psi itself.
+
+    A random output stands for its share of all outputs, the one that sees the largest |x| for itself: their numbers
+    come multiplied by the root of that.
+    """
+    sizes = output_size(call, x, weight)
+    where = _positions(call, x, tuple(weight.shape[2:]), sizes)
+    windows = torch.stack([_window(call, x, weight, w) for w in where])
+    upstream = torch.randn((OUTPUTS, len(weight)), generator=generator("upstream", len(weight)), dtype=torch.float64)
+    upstream = upstream.to(x.device) * _shares(x.shape[0] * math.prod(sizes), x.device)
+    inputs = weight.shape[1]
+    seen = at(windows, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(2)
+    to_seen = torch.zeros_like(seen)
+    to_weight = torch.empty_like(weight, dtype=torch.float64).flatten(2)
+    y = torch.empty_like(upstream)
+    most = max(1, SAMPLES // (OUTPUTS * weight[0].numel()))
+    for block, group, start, stop in neurons(call, len(weight), most):
+        channels = slice(group * inputs, (group + 1) * inputs)
+        leaf_w = weight[start:stop].double().flatten(2).requires_grad_()
+        leaf_x = seen[:, None, channels].clone().requires_grad_()
+        with torch.enable_grad():
+            shape = torch.broadcast_shapes(leaf_w[None].shape, leaf_x.shape)
+            part = block.nodal(leaf_w[None], leaf_x).expand(shape).sum((2, 3)) * scale[start:stop]
+        y[:, start:stop] = part.detach()
+        found: tuple[Tensor | None, ...] = (None, None)
+        if part.requires_grad:
+            found = torch.autograd.grad(part, (leaf_w, leaf_x), upstream[:, start:stop], allow_unused=True)
+        to_weight[start:stop] = 0 if found[0] is None else found[0]
+        to_seen[:, channels] += 0 if found[1] is None else found[1][:, 0]
+    return Exact(windows, upstream, y, to_seen, to_weight, where)
+
+
+def errors(
     call: Call,
     x: Tensor,  # [B, C, *S], padded
     weight: Tensor,  # [O, C/G, *k]
     gain: Tensor | None,  # [O]
     expansion: Expansion,
-) -> float:
-    """The worst one over output channels; infinite where an output is not finite or huge."""
-    sizes = output_size(call, x, weight)
-    where = _positions(call, x, tuple(weight.shape[2:]), sizes)
+    truth: Exact,
+) -> tuple[float, float]:
+    """The worst relative error of an output channel, and of the gradients (to w by output channel, to x in all).
+
+    Outputs come from the layer as it is, gradients from a batch of single windows. Infinite where something is not
+    finite or huge.
+    """
     y = convolve(x, weight, gain, None, call, expansion)
-    got = torch.stack([at(y, b, slice(None), *position) for b, *position in where]).double()
-    exact = _exact(call, torch.stack([_window(call, x, weight, w) for w in where]), weight)
-    if gain is not None:
-        exact = exact * gain.double()
-    if not float(got.abs().max()) <= HUGE or not float(exact.abs().max()) <= HUGE:
+    got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
+    leaf_x, leaf_w = truth.windows.clone().requires_grad_(), weight.clone().requires_grad_()
+    with torch.enable_grad():
+        small = convolve(leaf_x, leaf_w, gain, None, call, expansion)
+    to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
+    to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(1)
+    shares = _shares(y.shape[0] * y[0, 0].numel(), x.device)
+    return (
+        _worst((got * shares).T, (truth.y * shares).T),
+        max(
+            _worst(to_w.double().flatten(1), truth.to_weight.flatten(1)),
+            _worst(to_x.reshape(1, -1), truth.to_windows.reshape(1, -1)),
+        ),
+    )
+
+
+def _shares(outputs: int, device: torch.device) -> Tensor:
+    """The root of how many outputs each checked one stands for, [N, 1]."""
+    shares = torch.full((OUTPUTS, 1), (max(outputs - 1, 1) / (OUTPUTS - 1)) ** 0.5, dtype=torch.float64, device=device)
+    shares[-1] = 1.0
+    return shares
+
+
+def _worst(got: Tensor, truth: Tensor) -> float:
+    """The worst relative error of a row."""
+    if not float(got.abs().max()) <= HUGE or not float(truth.abs().max()) <= HUGE:
         return float("inf")
-    error, size = (got - exact).square().sum(0), exact.square().sum(0)
-    floor = max(1e-25 * float(size.max()), 1e-200)
-    return float((error / size.clamp(min=floor)).max().sqrt())
+    size = truth.norm(dim=1)
+    # a row that is zero has only rounding to lose
+    floor = max(1e-12 * float(size.max()), 1e-100)
+    return float(((got - truth).norm(dim=1) / size.clamp(min=floor)).max())
 
 
 def _positions(call: Call, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -43,33 +123,19 @@ def _positions(call: Call, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int,
     keyed = generator("outputs", *shape)
     columns = [torch.randint(size, (OUTPUTS - 1,), generator=keyed).tolist() for size in shape]
     found = [tuple(row) for row in zip(*columns, strict=True)]
-    place = [int(i) for i in torch.unravel_index(x.abs().argmax(), x.shape)]
-    seer = [place[0]]
-    for at, k, stride, dilation, size in zip(place[2:], kernel, call.stride, call.dilation, sizes, strict=True):
-        starts = [at - t * dilation for t in range(k)]
+    largest = [int(i) for i in torch.unravel_index(x.abs().argmax(), x.shape)]
+    seer = [largest[0]]
+    for here, k, stride, dilation, size in zip(largest[2:], kernel, call.stride, call.dilation, sizes, strict=True):
+        starts = [here - t * dilation for t in range(k)]
         seer.append(next((s // stride for s in starts if s % stride == 0 and 0 <= s // stride < size), 0))
     return [*found, tuple(seer)]
 
 
 def _window(call: Call, x: Tensor, weight: Tensor, where: tuple[int, ...]) -> Tensor:
-    """What the output `where` sees, [C, *k]."""
+    """What the output `where` sees, [C, *span]; a dilated kernel passes over some of it."""
     b, *position = where
     slices = (
-        slice(p * stride, p * stride + dilation * (k - 1) + 1, dilation)
+        slice(p * stride, p * stride + dilation * (k - 1) + 1)
         for p, stride, dilation, k in zip(position, call.stride, call.dilation, weight.shape[2:], strict=True)
     )
     return at(x, b, slice(None), *slices)
-
-
-def _exact(call: Call, windows: Tensor, weight: Tensor) -> Tensor:
-    """sum psi over windows [N, C, *k], float64, with the pool's factor: [N, O]."""
-    inputs = weight.shape[1]
-    count = windows.shape[0]
-    seen = windows.double().flatten(2)
-    total = torch.empty((count, weight.shape[0]), dtype=torch.float64, device=weight.device)
-    most = max(1, SAMPLES // (count * weight[0].numel()))
-    for block, group, start, stop in neurons(call, weight.shape[0], most):
-        w = weight[start:stop].double().flatten(2)[None]
-        part = seen[:, None, group * inputs : (group + 1) * inputs]
-        total[:, start:stop] = block.nodal(w, part).sum((2, 3))
-    return total * pool_factor(call.pool, taps(weight))

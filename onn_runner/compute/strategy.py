@@ -15,7 +15,7 @@ from onn_runner.ops.base import Nodal, Pool
 
 @dataclass(frozen=True)
 class Strategy:
-    """How a pool is computed over T taps. Shapes: w [T, o, c, 1], seen [T, c, L], pooled [o, c, L]."""
+    """How a pool is computed over T taps. Shapes: w [T, o, c, 1], seen [T, c, L], pooled values [o, c, L]."""
 
     pool: Pool
     count: int
@@ -23,8 +23,11 @@ class Strategy:
     """About how many values of psi it holds for one output, relative to what fits: blocks shrink by it."""
     selects: bool = False
 
-    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The pooled values; with `keep`, a strategy that selects also says which tap it was, [o, c, L]."""
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The pooled values summed over channels [o, L], in float64: long sums in one order lose digits.
+
+        With `keep`, a strategy that selects also says which tap it was, [o, c, L].
+        """
         raise NotImplementedError
 
     def pull_back(
@@ -47,13 +50,11 @@ class Summed(Strategy):
 
     factor: float = 1.0
 
-    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-        total = _psi(nodal, w[0], seen[0])
-        # a view or an expanded value cannot be added to
-        total = total.clone(memory_format=torch.contiguous_format)
-        for w_tap, seen_tap in zip(w[1:], seen[1:], strict=True):
-            total += nodal(w_tap, seen_tap)
-        return (total if self.factor == 1 else total.mul_(self.factor)), None
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        total = seen.new_zeros((w.shape[1], *seen.shape[1:]), dtype=torch.float64)
+        for pair in zip(w, seen, strict=True):
+            total += nodal(*pair)
+        return total.sum(1) * self.factor, None
 
     def pull_back(
         self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
@@ -70,10 +71,11 @@ class Selected(Strategy):
     factor: float = 1.0
     rank: int = 0
 
-    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
         values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
         best = select(values, self.rank)
-        return (best if self.factor == 1 else best * self.factor), (index_of(best, values) if keep else None)
+        total = best.sum(1, dtype=torch.float64) * self.factor
+        return total, (index_of(best, values) if keep else None)
 
     def pull_back(
         self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
@@ -99,8 +101,8 @@ class Selected(Strategy):
 class Differentiated(Strategy):
     """Any pool, through autograd of the pool itself."""
 
-    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-        return self.pool(_psi(nodal, w, seen[:, None]), 0), None
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        return self.pool(_psi(nodal, w, seen[:, None]), 0).sum(1, dtype=torch.float64), None
 
     def pull_back(
         self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from onn_runner.compute.base import Call, Memory
+from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.geometry import neurons, output_size, patches, tap_slices, taps
 from onn_runner.compute.strategy import Strategy, strategy
 
@@ -55,6 +55,8 @@ class _Tile:
     group: int
     start: int
     stop: int
+    first: bool
+    """Of this sample."""
 
 
 def _tiles(call: Call, x: Tensor, positions: int) -> Iterator[_Tile]:
@@ -63,7 +65,7 @@ def _tiles(call: Call, x: Tensor, positions: int) -> Iterator[_Tile]:
     for sample in range(x.shape[0]):
         for group in range(call.groups):
             for start in range(0, inputs, step):
-                yield _Tile(sample, group, start, min(inputs, start + step))
+                yield _Tile(sample, group, start, min(inputs, start + step), first=group == start == 0)
 
 
 def _seen(call: Call, x: Tensor, tile: _Tile, weight: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -83,17 +85,20 @@ class _Tapwise(torch.autograd.Function):
         sizes = output_size(call, x, weight)
         positions = math.prod(sizes)
         plan = strategy(call.pool, taps(weight))
-        y = x.new_zeros((x.shape[0], weight.shape[0], positions))
+        y = x.new_empty((x.shape[0], weight.shape[0], positions))
         index = _index(ctx, x, weight, plan, positions)
+        total = y.new_zeros(y.shape[1:], dtype=torch.float64)
         for tile in _tiles(call, x, positions):
+            if tile.first:
+                total.zero_()
             seen = _seen(call, x, tile, weight, sizes)
-            for block, group, start, stop in _neurons(call, weight, seen, plan):
-                if group == tile.group:
-                    w = _weights(weight, tile, start, stop)
-                    pooled, chosen = plan.pooled(block.nodal, w, seen, keep=index is not None)
-                    y[tile.sample, start:stop] += pooled.sum(1)
-                    if index is not None and chosen is not None:
-                        index[tile.sample, start:stop, tile.start : tile.stop] = chosen
+            for block, start, stop in _neurons(call, weight, seen, plan, tile):
+                w = _weights(weight, tile, start, stop)
+                part, chosen = plan.summed(block.nodal, w, seen, keep=index is not None)
+                total[start:stop] += part
+                if index is not None and chosen is not None:
+                    index[tile.sample, start:stop, tile.start : tile.stop] = chosen
+            y[tile.sample] = total
         ctx.save_for_backward(x, weight, index)
         ctx.call = call
         return y.view(x.shape[0], weight.shape[0], *sizes)
@@ -113,9 +118,7 @@ class _Tapwise(torch.autograd.Function):
             for tile in _tiles(call, x, flat.shape[2]):
                 seen = _seen(call, x, tile, weight, sizes)
                 to_seen = torch.zeros_like(seen)
-                for block, group, start, stop in _neurons(call, weight, seen, plan):
-                    if group != tile.group:
-                        continue
+                for block, start, stop in _neurons(call, weight, seen, plan, tile):
                     w = _weights(weight, tile, start, stop)
                     chosen = None if index is None else index[tile.sample, start:stop, tile.start : tile.stop]
                     upstream = flat[tile.sample, start:stop, None]
@@ -137,8 +140,12 @@ def _index(ctx: Any, x: Tensor, weight: Tensor, plan: Strategy, positions: int) 
     return torch.empty(size, dtype=torch.uint8, device=x.device)
 
 
-def _neurons(call: Call, weight: Tensor, seen: Tensor, plan: Strategy) -> Iterator[tuple[Any, int, int, int]]:
-    return neurons(call, weight.shape[0], max(1, VALUES // (plan.buffers * seen[0].numel())))
+def _neurons(call: Call, weight: Tensor, seen: Tensor, plan: Strategy, tile: _Tile) -> Iterator[tuple[Block, int, int]]:
+    """The neurons that read a tile, so few at a time that their values fit: (block, start, stop)."""
+    most = max(1, VALUES // (plan.buffers * seen[0].numel()))
+    for block, group, start, stop in neurons(call, weight.shape[0], most):
+        if group == tile.group:
+            yield block, start, stop
 
 
 def _fold(to_x: Tensor, to_seen: Tensor, call: Call, tile: _Tile, weight: Tensor, sizes: tuple[int, ...]) -> None:

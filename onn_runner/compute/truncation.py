@@ -14,8 +14,8 @@ from torch import Tensor
 
 from onn_runner.compute import basis
 from onn_runner.compute.base import Block
-from onn_runner.compute.basis import Interval, Kind, transform
-from onn_runner.compute.expansion import Series
+from onn_runner.compute.basis import Interval, transform
+from onn_runner.compute.expansion import Form, Series
 from onn_runner.seeding import generator
 
 MOST_NODES = 64
@@ -86,22 +86,33 @@ def _chosen(weight: Tensor) -> Tensor:
     return torch.cat([weight[:, where], weight.gather(1, largest)], 1)
 
 
-def parity(seen: Probe) -> Kind:
-    """Whether psi - psi(w, 0) is odd or even in x as far as float64 can tell; "line" for neither."""
+def form(seen: Probe) -> Form:
+    """What psi(w, x) looks like as a function of x and w, as far as float64 can tell at the probe's values."""
     w = seen.w.reshape(-1, 1)
+    if _is_product(seen):
+        return "product"
     zero = seen.block.nodal(w, seen.x.new_zeros(1, 1))
     here, there = seen.value - zero, seen.block.nodal(w, -seen.x[None]) - zero
     # rounding of psi(w, 0) must not look like a broken symmetry
     bound = 1e-14 * max(float(here.abs().max()), float(zero.abs().max()))
-    if not bool(torch.isfinite(there).all()):
-        return "line"
     if float((here + there).abs().max()) <= bound:
         return "odd"
     return "even" if float((here - there).abs().max()) <= bound else "line"
 
 
-def fewest(seen: Probe, kind: Kind, interval: Interval, tolerances: tuple[float, float]) -> Series | None:
+def _is_product(seen: Probe) -> bool:
+    """Whether psi is w g(x), at the weights at hand and at some that are far from zero."""
+    unit = seen.block.nodal(seen.x.new_ones(1, 1), seen.x[None])
+    bound = 1e-14 * float(unit.abs().max())
+    others = seen.x.new_tensor([[-2.0], [-0.7], [0.3], [5.0]])
+    pairs = ((seen.w.reshape(-1, 1), seen.value), (others, seen.block.nodal(others, seen.x[None])))
+    return all(bool(((value - w * unit).abs() <= bound * w.abs()).all()) for w, value in pairs)
+
+
+def fewest(seen: Probe, kind: Form, interval: Interval, tolerances: tuple[float, float]) -> Series | None:
     """The shortest series whose truncation is half the tolerances (values, slopes) at most; None if there is none."""
+    if kind == "product":
+        return Series("product", 1)
 
     def enough(count: int) -> bool:
         return excess(seen, Series(kind, count), interval, tolerances) <= 1
@@ -126,7 +137,7 @@ def _smallest(enough: Callable[[int], bool], limit: int) -> int | None:
 
 def excess(seen: Probe, series: Series, interval: Interval, tolerances: tuple[float, float]) -> float:
     """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer."""
-    points, matrix = transform(series.parity, series.count, interval, seen.w.device)
+    points, matrix = transform(series.kind, series.count, interval, seen.w.device)
     w = seen.w.reshape(-1)
     leaf = w.expand(len(points), -1).clone().requires_grad_()
     with torch.enable_grad():
@@ -136,7 +147,7 @@ def excess(seen: Probe, series: Series, interval: Interval, tolerances: tuple[fl
     if not (_moderate(samples) and _moderate(slopes)):
         return float("inf")
     members = torch.empty((series.count, len(seen.x)), dtype=torch.float64, device=w.device)
-    basis.evaluate(seen.x, interval, series.parity, list(members))
+    basis.evaluate(seen.x, interval, series.kind, list(members))
     series_value = (matrix @ (samples[:-1] - samples[-1])).T
     series_slope = (matrix @ (slopes[:-1] - slopes[-1])).T
     derivatives = _derivatives(seen.x, interval, series)
@@ -158,7 +169,7 @@ def _derivatives(x: Tensor, interval: Interval, series: Series) -> Tensor:
     """The derivatives of all members at x, [R, I]."""
     unit = torch.eye(series.count, dtype=torch.float64, device=x.device)[:, :, None].expand(-1, -1, len(x))
     spread = x.expand(series.count, -1)
-    return basis.pull_back(spread, interval, series.parity, list(unit.unbind(1)))
+    return basis.pull_back(spread, interval, series.kind, list(unit.unbind(1)))
 
 
 def _by_neuron(seen: Probe, error: Tensor, value: Tensor, *, coherent: bool) -> float:
