@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,8 @@ class Checker:
         parsed = [parse(text) for text in overrides]
         groups = [text for text, override in zip(overrides, parsed, strict=True) if self._composes(override)]
         base = compose(self.hydra, self.command, groups)
+        if len(groups) == len(overrides):
+            return base
         for override in parsed:
             if not self._composes(override):
                 self._check_key(override, base)
@@ -205,6 +208,22 @@ def idle_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
         return []
     keys = {text: text.lstrip("+~").partition("=")[0] for text in overrides}
     return [text for text, key in keys.items() if key.split(".")[0] in ("ops", "operators")]
+
+
+def unused_parameters(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """The overrides `operators.<name>...` of operators that neither `ops` nor `model.layers` holds."""
+    layers = OmegaConf.select(config, "model.layers")
+    rows: Any = OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []
+    named = itertools.chain.from_iterable(row for row in rows if isinstance(row, list))
+    used = {*(str(name) for name in config.get("ops") or {}), *(str(name) for name in named)}
+    keys = {text: text.lstrip("+~").partition("=")[0].split(".") for text in overrides}
+    return [text for text, key in keys.items() if key[0] == "operators" and len(key) > 2 and key[1] not in used]
+
+
+def useful(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """The overrides that change something in this config: what its model and its layers do not use is left out."""
+    unused = {*idle_overrides(config, overrides), *unused_parameters(config, overrides)}
+    return [text for text in overrides if text not in unused]
 
 
 def has_operators(config: DictConfig) -> bool:

@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from onn_runner import storage
-from onn_runner.cli import resolvers
+from onn_runner.cli import check, resolvers
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
 from onn_runner.errors import Interrupted, OnnRunnerError
 
@@ -83,6 +83,7 @@ def _run(config: DictConfig, settings: Any, folder: Path, overrides: tuple[str, 
     from onn_runner import experiment
 
     flags = composing_flags(settings)
+    overrides = tuple(check.useful(config, overrides))
     request = experiment.Request(
         command=("onn-run", *flags, *overrides),
         overrides=overrides,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -84,6 +83,8 @@ class DistinctSweeper(BasicSweeper):
         super().__init__(max_batch_size=like.max_batch_size, params=like.params)
         self.hydra = hydra
         self.command = command
+        self.groups = frozenset(check.catalogue_of(command).groups)
+        self.composed: dict[tuple[str, ...], DictConfig] = {}
 
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:  # type: ignore[override]
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
@@ -97,25 +98,17 @@ class DistinctSweeper(BasicSweeper):
         return list(self.split_overrides_to_chunks(distinct, max_batch_size))
 
     def _useful(self, overrides: Sequence[str]) -> list[str]:
-        config = compose(self.hydra, self.command, overrides)
-        idle = {*check.idle_overrides(config, overrides), *unused_parameters(config, overrides)}
-        return [text for text in overrides if text not in idle]
+        parts = {text: text.lstrip("+~").partition("=")[0].split(".")[0] for text in overrides}
+        deciding = tuple(text for text, part in parts.items() if part in self.groups)
+        if deciding not in self.composed:
+            self.composed[deciding] = compose(self.hydra, self.command, deciding)
+        return check.useful(self.composed[deciding], overrides)
 
 
 def distinct_jobs(jobs: Iterable[list[str]], useful: Any) -> list[list[str]]:
     """Each job reduced to its useful overrides, the first of equal ones only."""
     reduced = (tuple(useful(job)) for job in jobs)
     return [list(job) for job in dict.fromkeys(reduced)]
-
-
-def unused_parameters(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """The overrides `operators.<name>...` of operators that neither `ops` nor `model.layers` holds."""
-    layers = OmegaConf.select(config, "model.layers")
-    rows: Any = OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []
-    named = itertools.chain.from_iterable(row for row in rows if isinstance(row, list))
-    used = {*(str(name) for name in config.get("ops") or {}), *(str(name) for name in named)}
-    keys = {text: text.lstrip("+~").partition("=")[0].split(".") for text in overrides}
-    return [text for text, key in keys.items() if key[0] == "operators" and len(key) > 2 and key[1] not in used]
 
 
 def report(where: Path) -> int:
