@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -110,14 +110,15 @@ class Operational:
     """Factory of operational layers. `operators` serve every layer that `layers` does not name others for."""
 
     operators: Mapping[str, Any]
-    pool: str | Pool = field(default="sum", kw_only=True)
-    layers: Sequence[Any] | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    pool: str | Pool = "sum"
+    layers: Sequence[Any] | None = None
     """Per layer (LayerSpec.index) the names of its operators, or None for `operators`."""
-    activation: str | None = field(default="tanh", kw_only=True)
-    catalogue: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    activation: str | None = "tanh"
+    catalogue: Mapping[str, Any] | None = None
     """Operators that `layers` may name besides `operators`."""
-    compute: str = field(default="auto", kw_only=True)
-    initialisation: str = field(default="calibrated", kw_only=True)
+    compute: str = "auto"
+    initialisation: str = "calibrated"
 
     def __post_init__(self) -> None:
         if not self.operators:
@@ -126,7 +127,8 @@ class Operational:
         kernels.check(self.compute)
         if self.initialisation not in INITIALISATIONS:
             raise unknown("initialisation", str(self.initialisation), INITIALISATIONS)
-        _ = self.pooling
+        if not isinstance(self.pool, Pool):
+            pools.named(self.pool)
         for index in range(len(self.layers or ())):
             self.operators_of(index)
 

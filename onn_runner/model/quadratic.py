@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -166,12 +166,13 @@ class Quadratic:
     """Factory of quadratic layers."""
 
     type: str = "quadralib"
-    activation: str | None = field(default="relu", kw_only=True)
-    norm: str = field(default="none", kw_only=True)
+    _: KW_ONLY
+    activation: str | None = "relu"
+    norm: str = "none"
     """`batch`: a batch norm on each convolution, before products and sums."""
-    output_norm: str = field(default="batch", kw_only=True)
+    output_norm: str = "batch"
     """`batch`: a batch norm before the activation of hidden layers; without it deep stacks overflow."""
-    init: str = field(default="balanced", kw_only=True)
+    init: str = "balanced"
 
     def __post_init__(self) -> None:
         if self.type not in TYPES:

@@ -169,7 +169,7 @@ class SelfONN:
     q: int
     _: KW_ONLY
     activation: str | None = "tanh"
-    init: str = "calibrated"
+    init: str = "fastonn"
 
     def __post_init__(self) -> None:
         if isinstance(self.q, bool) or not isinstance(self.q, int) or self.q < 1:

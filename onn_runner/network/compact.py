@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch.nn.functional as F
@@ -20,7 +21,18 @@ Size = tuple[int, ...]
 
 
 class Compact(nn.Module):
-    """Hidden layers of the factory's neurons, then an output layer; the output has the input's size, any size."""
+    """Hidden layers of the factory's neurons, then an output layer; the output has the input's size, any size.
+
+    `input_size`: of a training input; it sets the number of axes, and other sizes may follow.
+    `kernels`, `sampling`: one entry per layer, the output layer included; one number serves all layers.
+    `residual`: the prediction is x + residual_scale f(x) on x's own scale, with f(x) = 0 at the start where the output
+        layer is a convolution. 0.1 is about the noise of sigma 25: f(x) has the size that layers are initialised for.
+    `output`: a plain convolution, or the same neurons as in the hidden layers, in the role of an output.
+    `centre`: layers see 2x - 1, so that values in [0, 1] fill the range [-1, 1] that initial weights are made for.
+    `input_padding`: zeros around the whole input, for padding=valid.
+
+    Raises ConfigError where the sizes do not fit together.
+    """
 
     def __init__(
         self,
@@ -40,46 +52,21 @@ class Compact(nn.Module):
         padding_mode: PaddingMode = "zeros",
         input_padding: int = 0,
     ) -> None:
-        """The size of a training input, `input_size`, sets the number of axes; other sizes may follow later.
-
-        `kernels` and `sampling` have one entry per layer, the output layer included; one number serves all layers.
-        `residual`: the prediction is x + residual_scale f(x) on x's own scale, with f(x) = 0 at the start where the
-        output layer is a convolution; 0.1 is about the noise of sigma 25, so that f(x) has the size it is initialised
-        for. `centre`: layers see 2x - 1, so that values in [0, 1]
-        fill the range [-1, 1] that initial weights are made for; switch it off for data that is in [-1, 1] already.
-        `input_padding`: zeros around the whole input, for padding=valid.
-        """
         super().__init__()
-        if output not in get_args(Output):
-            raise unknown("network.output", str(output), get_args(Output))
-        if residual and in_channels != out_channels:
-            raise ConfigError(
-                f"network.residual adds the input ({in_channels} channels) to the output ({out_channels} channels); "
-                "set network.residual=false"
-            )
+        _check_output(output)
+        if residual:
+            _check_residual(in_channels, out_channels)
         widths = [in_channels, *_hidden(channels), out_channels]
         sizes = _kernels(kernels, len(widths) - 1, dims=len(input_size))
         self.samplings = _samplings(sampling, len(widths) - 1)
-        self.residual, self.centre, self.input_padding = residual, centre, _at_least_zero(input_padding)
+        self.dims, self.residual, self.centre = len(input_size), residual, centre
+        self.input_padding = _at_least_zero("input_padding", input_padding)
         self.residual_scale: float = _positive("residual_scale", residual_scale)
-        self.dims = len(input_size)
         _expect(factory, len(widths) - 1 - (output == "conv"))
         layers: list[Layer] = []
-        for index, kernel in enumerate(sizes):
-            last = index == len(sizes) - 1
-            spec = LayerSpec(
-                in_channels=widths[index],
-                out_channels=widths[index + 1],
-                kernel_size=kernel,
-                stride=(1,) * self.dims,
-                dilation=(1,) * self.dims,
-                padding=padding,
-                padding_mode=padding_mode,
-                index=index,
-                role="output" if last else "hidden",
-                input_bound=layers[-1].output_bound if layers else None,
-            )
-            layers.append((Conv() if last and output == "conv" else factory)(spec))
+        for spec in _specs(widths, sizes, padding=padding, padding_mode=padding_mode):
+            made = Conv() if spec.role == "output" and output == "conv" else factory
+            layers.append(made(replace(spec, input_bound=layers[-1].output_bound if layers else None)))
         if residual and output == "conv":
             nn.init.zeros_(layers[-1].get_parameter("weight"))
         self.layers = nn.ModuleList(layers)
@@ -153,9 +140,47 @@ def _expect(factory: Factory, count: int) -> None:
         expect(count)
 
 
-def _at_least_zero(value: object) -> int:
+def _check_output(output: object) -> None:
+    if output not in get_args(Output):
+        raise unknown("network.output", str(output), get_args(Output))
+
+
+def _check_residual(in_channels: int, out_channels: int) -> None:
+    if in_channels != out_channels:
+        raise ConfigError(
+            f"network.residual adds the input ({in_channels} channels) to the output ({out_channels} channels); "
+            "set network.residual=false"
+        )
+
+
+def _specs(
+    widths: Sequence[int],
+    kernels: Sequence[Size],
+    *,
+    padding: Literal["same", "valid"],
+    padding_mode: PaddingMode,
+) -> list[LayerSpec]:
+    """One spec per layer, the last one an output; what the input is bounded by is not known yet."""
+    last = len(kernels) - 1
+    return [
+        LayerSpec(
+            in_channels=widths[index],
+            out_channels=widths[index + 1],
+            kernel_size=kernel,
+            stride=(1,) * len(kernel),
+            dilation=(1,) * len(kernel),
+            padding=padding,
+            padding_mode=padding_mode,
+            index=index,
+            role="output" if index == last else "hidden",
+        )
+        for index, kernel in enumerate(kernels)
+    ]
+
+
+def _at_least_zero(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"network.input_padding (={value}) must be a whole number of at least 0")
+        raise ConfigError(f"network.{name} (={value}) must be a whole number of at least 0")
     return value
 
 

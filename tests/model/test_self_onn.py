@@ -92,7 +92,7 @@ def test_a_pretrained_convolution_loads_with_unchanged_output(definition: Any, g
 def test_calibrated_layers_start_with_unit_variance(definition: Any, q: int) -> None:
     """Over 64 neurons with 16 x 9 independent inputs: within 15 %, the spread of a mean over 64 random neurons."""
     spec = definition.spec(in_channels=16, out_channels=64, padding="valid")
-    u = SelfONN(q)(spec)(torch.rand(2000, 16, 3, 3) * 2 - 1).detach()[:, :, 0, 0]
+    u = SelfONN(q, init="calibrated")(spec)(torch.rand(2000, 16, 3, 3) * 2 - 1).detach()[:, :, 0, 0]
     assert math.isclose(float(u.var(0).mean()), 1.0, rel_tol=0.15)
     assert float(u.mean(0).abs().max()) < 0.15
 
