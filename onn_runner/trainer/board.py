@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from onn_runner.trainer import atomic
@@ -57,7 +58,8 @@ class EventBoard:
     def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
         try:
             for name, images in pictures.items():
-                self.writer.add_images(name, images, epoch)
+                # A row per item, so that panels of different items do not stand side by side.
+                self.writer.add_image(name, torch.cat(list(images), dim=-2), epoch)
         except OSError as error:
             raise atomic.failure(self.folder, error) from error
 

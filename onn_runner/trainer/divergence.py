@@ -12,9 +12,9 @@ from torch import Tensor, nn
 class NonFiniteError(ArithmeticError):
     """A loss or gradient that is not finite; the weights have not been touched by it."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, layer: str = "") -> None:
         super().__init__(what)
-        self.what = what
+        self.what, self.layer = what, layer
 
 
 def locate(network: nn.Module, batch: dict[str, Any], forward: Callable[[], Any]) -> str:

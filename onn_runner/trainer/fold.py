@@ -6,7 +6,14 @@ from pathlib import Path
 
 from onn_runner.errors import ConfigError, Interrupted, RunError, unknown
 from onn_runner.trainer import atomic, checkpoint, records
-from onn_runner.trainer.device import Randomness, check_compile, check_precision, choose_device, matmul_precision, threads
+from onn_runner.trainer.device import (
+    Randomness,
+    check_compile,
+    check_precision,
+    choose_device,
+    matmul_precision,
+    threads,
+)
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.monitor import Monitor, monitors
@@ -74,6 +81,9 @@ def _train_starts(
     every = all(start.status == "diverged" for start in done.values())
     result = _summary(job, done, chosen, status="diverged" if every else "done")
     _publish(job, done, chosen, result)
+    if job.settings.starts > 1:
+        # Starts that went on with more epochs were appended after later ones.
+        _rewrite_metrics(job, done)
     write_status(job.folder, result)
     return result
 

@@ -154,7 +154,7 @@ class StartTraining:
         """The best weights on the test part and on whole originals."""
         best = self.best.get(self.monitors[0].key)
         if best is None:
-            raise NonFiniteError(f"{self.monitors[0].key} was never finite")
+            raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer="the metric")
         self.engine.load_network(checkpoint.load(self.folder / self.monitors[0].file).network)
         scores = test_scores(self.evaluator, self.job, self.start)
         self.board.scalars(scores.means, int(best["epoch"]))
@@ -196,7 +196,7 @@ class StartTraining:
                 return task.eval_step(engine.evaluating, batch)
             return task.train_step(engine.evaluating, batch, lambda loss, optimizer="main": None)
 
-        layer = locate(engine.network, batch, again) if batch else self.monitors[0].key
+        layer = error.layer or locate(engine.network, batch, again)
         result = self._result(test={}, left_out={}, diverged=Divergence(epoch, step, layer, error.what))
         self.reporter.warn(f"fold {self.job.fold.index}, start {self.start} diverged: {result.diverged}.")
         return result
@@ -242,9 +242,13 @@ class StartTraining:
 
     def _save(self) -> None:
         checkpoint.save_last(self.folder, self._checkpoint())
-        if self.folder != self.job.folder:
-            atomic.publish(self.folder / checkpoint.LAST, self.job.folder / checkpoint.LAST)
+        self._publish_last()
         self.saved = time.monotonic()
+
+    def _publish_last(self) -> None:
+        last = self.folder / checkpoint.LAST
+        if self.folder != self.job.folder and last.exists():
+            atomic.publish(last, self.job.folder / checkpoint.LAST)
 
     def _save_best(self, improved: list[Monitor]) -> None:
         """After last.pt: a kill in between is mended from there, since the last epoch then is the best."""
@@ -285,6 +289,7 @@ class StartTraining:
         self.epoch, self.seconds = state.epoch, state.seconds
         self.history, self.best = list(state.history), dict(state.best)
         self.sums.load(state.running)
+        self._publish_last()
         if state.step == 0:
             self._save_best([m for m in self.monitors if self.best.get(m.key, {}).get("epoch") == self.epoch])
 

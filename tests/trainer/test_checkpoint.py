@@ -1,0 +1,155 @@
+"""Checkpoints: whole, plain, verified; a full disk or a closed folder loses nothing."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from onn_runner.errors import RunError
+from onn_runner.trainer import atomic, checkpoint
+from onn_runner.trainer.checkpoint import Checkpoint
+
+
+def made(epoch: int) -> Checkpoint:
+    return Checkpoint(
+        config={"data": {"sigma": 25}, "ops": ["sine"]},
+        seed=0,
+        fold=1,
+        start=2,
+        epoch=epoch,
+        network={"weight": torch.arange(600.0) * epoch, "extra": {"plans": {"terms": 8}}},
+        best={"val/psnr": {"epoch": 1.0, "value": 30.5}},
+        history=[{"epoch": 1.0, "val/psnr": 30.5}],
+    )
+
+
+def test_comes_back_as_it_was(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "a.pt", made(3))
+    loaded = checkpoint.load(tmp_path / "a.pt")
+    assert torch.equal(loaded.network["weight"], made(3).network["weight"])
+    assert loaded.network["extra"] == {"plans": {"terms": 8}}
+    assert (loaded.config, loaded.history, loaded.best) == (made(3).config, made(3).history, made(3).best)
+    assert (loaded.threads, loaded.torch) == (torch.get_num_threads(), str(torch.__version__))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_is_plain_enough_for_anyone(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "a.pt", made(3))
+    assert torch.load(tmp_path / "a.pt", weights_only=True)["epoch"] == 3
+
+
+@pytest.mark.parametrize("position", [0.0, 0.2, 0.5, 0.8])
+def test_flipped_bytes_are_noticed(tmp_path: Path, position: float) -> None:
+    path = tmp_path / "a.pt"
+    checkpoint.save(path, made(1))
+    content = bytearray(path.read_bytes())
+    data = content.find(b"\x00\x00\x80\x3f\x00\x00\x00\x40")
+    at = data + 64 if position == 0.0 else int(position * len(content))
+    content[at : at + 40] = bytes(byte ^ 0xFF for byte in content[at : at + 40])
+    path.write_bytes(content)
+    with pytest.raises(RunError, match=r"a\.pt is damaged"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, -1, -100])
+def test_truncated_files_are_noticed(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "a.pt"
+    checkpoint.save(path, made(1))
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(RunError, match=r"a\.pt is damaged"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize("content", [b"not a checkpoint", b"PK\x03\x04"])
+def test_other_files_are_noticed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.pt").write_bytes(content)
+    with pytest.raises(RunError, match="is damaged"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+def test_other_contents_missing_files_and_later_formats_are_told_apart(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "other.pt")
+    with pytest.raises(RunError, match="is damaged"):
+        checkpoint.load(tmp_path / "other.pt")
+    with pytest.raises(RunError, match=r"missing\.pt does not exist"):
+        checkpoint.load(tmp_path / "missing.pt")
+    torch.save({"format": 99}, tmp_path / "later.pt")
+    with pytest.raises(RunError, match="has format 99; this onn-runner reads up to 1"):
+        checkpoint.load(tmp_path / "later.pt")
+
+
+def test_last_keeps_one_predecessor_and_falls_back_to_it(tmp_path: Path) -> None:
+    assert checkpoint.load_last(tmp_path) == (None, "")
+    for epoch in (1, 2, 3):
+        checkpoint.save_last(tmp_path, made(epoch))
+    newest, note = checkpoint.load_last(tmp_path)
+    assert newest is not None
+    assert (newest.epoch, note) == (3, "")
+    (tmp_path / "last.pt").write_bytes((tmp_path / "last.pt").read_bytes()[:200])
+    earlier, note = checkpoint.load_last(tmp_path)
+    assert earlier is not None
+    assert earlier.epoch == 2
+    assert "last.pt is damaged" in note
+    assert note.endswith("Going on from last.previous.pt, saved after epoch 2.")
+    (tmp_path / "last.previous.pt").unlink()
+    with pytest.raises(RunError, match=r"is damaged.*There is no earlier one: remove"):
+        checkpoint.load_last(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
+    checkpoint.save_last(tmp_path, made(1))
+    before = (tmp_path / "last.pt").read_bytes()
+    (tmp_path / ".last.pt.partial").symlink_to("/dev/full")
+    with pytest.raises(
+        RunError, match=r"could not write .*last\.pt: the disk is full\. What was saved before is intact"
+    ):
+        checkpoint.save_last(tmp_path, made(2))
+    assert (tmp_path / "last.pt").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_failures_at_any_point_leave_the_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int
+) -> None:
+    checkpoint.save(tmp_path / "best.pt", made(1))
+
+    def fail(*arguments: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, fail)
+        with pytest.raises(RunError, match=r"could not write .*best\.pt: .*saved before is intact") as caught:
+            checkpoint.save(tmp_path / "best.pt", made(2))
+    assert ("disk is full" in str(caught.value)) is (code != errno.EIO)
+    assert checkpoint.load(tmp_path / "best.pt").epoch == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["best.pt"]
+
+
+@pytest.mark.skipif(not Path("/sys").exists(), reason="needs a folder where not even root may write")
+def test_closed_folder_is_named() -> None:
+    with pytest.raises(RunError, match=r"could not write /sys/last\.pt: no permission .* Make the folder writable"):
+        atomic.write(Path("/sys/last.pt"), b"x")
+
+
+def test_publish_shows_the_newest_under_a_second_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, shown = tmp_path / "one", tmp_path / "two", tmp_path / "shown"
+    atomic.write(one, b"1")
+    atomic.write(two, b"2")
+    for source in (one, two, two, one):
+        atomic.publish(source, shown)
+        assert shown.read_bytes() == source.read_bytes()
+    atomic.write(one, b"3")
+    assert shown.read_bytes() == b"1"
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    atomic.publish(one, shown)
+    assert shown.read_bytes() == b"3"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "shown", "two"]
