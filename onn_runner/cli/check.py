@@ -70,7 +70,7 @@ class Checker:
         config = self._check_job(first)
         for job in others:
             self._check_job(job)
-        if not self.command.multirun:
+        if not self.command.multirun and self.command.resume is None:
             refuse_idle_operators(config, self.command.overrides)
         return config
 

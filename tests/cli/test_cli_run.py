@@ -249,3 +249,8 @@ def test_resume_of_nothing(onn_run, tmp_path: Path) -> None:
     answer = onn_run("resume=nowhere")
     assert answer.code == 2
     assert f"resume={tmp_path}/nowhere: there is no such folder" in answer.err
+
+
+def test_another_model_on_resume_is_left_to_the_comparison_with_the_stored_config(run_folder, onn_run, runs) -> None:
+    assert onn_run(f"resume={run_folder}", "model=conv").code == 0
+    assert runs.requests[0].overrides == ("ops=[sine,exp]", "trainer.epochs=3", "model=conv")
