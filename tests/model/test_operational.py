@@ -48,12 +48,15 @@ def pooled(layer: OperationalLayer, definition: Any, x: Tensor, pool: str = "sum
     """sum_c P_t psi_o(w, x), neuron by neuron."""
     spec, seen = layer.spec, definition.windows(x, layer.spec)
     outputs, inputs = spec.out_channels, spec.in_channels // spec.groups
+    weight = layer.weight
+    if layer.unit is not None:
+        weight = torch.einsum("o,o...->o...", layer.unit, weight)
     result = []
     for block in layer.blocks:
         for o in range(block.start, block.stop):
             first = o // (outputs // spec.groups) * inputs
             part = seen[:, first : first + inputs].flatten(3)  # [B, C/G, T, L]
-            w = layer.weight[o].reshape(1, inputs, -1, 1)
+            w = weight[o].reshape(1, inputs, -1, 1)
             result.append(POOLS[pool](FORMULAS[block.name](w, part)).sum(1))
     return torch.stack(result, 1).reshape(x.shape[0], outputs, *seen.shape[3:])
 
@@ -87,13 +90,14 @@ def test_gradcheck(definition: Any) -> None:
 
 
 def test_mul_is_the_convolution(definition: Any, geometry: dict[str, Any]) -> None:
+    """With the stored weights themselves: unit and gain cancel to single precision, in which they are kept."""
     spec = definition.spec(**geometry, activation=None)
     layer, conv = Operational({"mul": Multiply()})(spec).double(), Conv("tanh")(spec).double()
     with torch.no_grad():
-        conv.weight.copy_(layer.weight * layer.gain.reshape(-1, *[1] * (layer.weight.dim() - 1)))
+        conv.weight.copy_(layer.weight)
         conv.bias.copy_(nn.init.normal_(layer.bias))
     x = definition.example(geometry["size"])
-    torch.testing.assert_close(layer(x), conv(x), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(layer(x), conv(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("initialisation", ["fastonn", "gop"])
@@ -134,7 +138,8 @@ def test_calibrated_layers_start_with_unit_variance_and_no_mean(definition: Any,
     u = layer(torch.rand(1000, 8, 3, 3) * 2 - 1).detach()[:, :, 0, 0]
     assert math.isclose(float(u.var(0).mean()), 1.0, rel_tol=0.15)
     assert float(u.mean(0).abs().mean()) < 0.1
-    assert float(layer.weight.detach().abs().max()) <= OPERATORS[name].weight_bound
+    largest = float(layer.nodal_weight().detach().abs().max())
+    assert 0.95 * OPERATORS[name].weight_bound < largest <= 1.000001 * OPERATORS[name].weight_bound
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError
-from onn_runner.model.conv import Conv
+from onn_runner.model.conv import Conv, UnboundedInputWarning
 from onn_runner.model.quadratic import TYPES, Quadratic, QuadraticLayer
 
 
@@ -86,25 +87,39 @@ def test_no_weight_starts_dead(definition: Any, form: str, init: str) -> None:
 @pytest.mark.parametrize("index", [0, 1])
 def test_balanced_layers_start_with_unit_variance(definition: Any, form: str, index: int) -> None:
     """For the input that is supposed: uniform before the first layer, relu of a normal variable before others."""
-    spec = definition.spec(in_channels=16, out_channels=128, padding="valid", index=index, activation=None)
+    shape = {"in_channels": 16, "out_channels": 128, "padding": "valid"}
+    spec = definition.spec(**shape, index=index, input_bound=(-5.0, 5.0), activation=None)
     x = torch.rand(3000, 16, 3, 3) * 2 - 1 if index == 0 else torch.randn(3000, 16, 3, 3).relu()
-    u = plain(form)(spec).respond(x).detach()[:, :, 0, 0]
+    u = plain(form, activation="relu")(spec).respond(x).detach()[:, :, 0, 0]
     # relu's inputs have a mean, so that the spread over 128 neurons is wide.
     assert 0.5 < float(u.square().mean()) < 2.0
 
 
-def test_twelve_layers_stay_finite_by_default_and_not_without_norm(definition: Any) -> None:
+@pytest.mark.filterwarnings("ignore::onn_runner.model.conv.UnboundedInputWarning")
+@pytest.mark.parametrize("form", TYPES)
+def test_twelve_layers(definition: Any, form: str) -> None:
+    """Bounded by default; with relu a batch norm on the output keeps the training pass finite, nothing overflows."""
+
     def largest(factory: Quadratic) -> float:
         torch.manual_seed(0)
         x = torch.rand(8, 16, 8, 8) * 2 - 1
         for index in range(12):
-            layer = factory(definition.spec(in_channels=16, out_channels=16, index=index, activation=None))
-            x = layer(x).detach()
+            x = factory(definition.spec(in_channels=16, out_channels=16, index=index, activation=None))(x).detach()
         return float(x.abs().max())
 
-    for form in TYPES:
-        assert largest(Quadratic(form)) < 60, form
-    assert not largest(Quadratic("quadralib", output_norm="none", activation="identity")) < 60
+    assert 0.1 < largest(Quadratic(form)) <= 1
+    assert 0.1 < largest(Quadratic(form, activation="relu", output_norm="batch")) < 60
+    assert not 1e-6 < largest(plain(form, activation="identity")) < 60
+
+
+def test_an_unbounded_input_is_warned_about_without_norm(definition: Any) -> None:
+    with pytest.warns(UnboundedInputWarning, match="layer 2 multiplies an input without bounds"):
+        Quadratic()(definition.spec(index=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Quadratic()(definition.spec(index=2, input_bound=(-1.0, 1.0)))
+        Quadratic()(definition.spec(index=0))
+        Quadratic(output_norm="batch")(definition.spec(index=2))
 
 
 @pytest.mark.parametrize("form", TYPES)
@@ -139,10 +154,13 @@ def test_branch_norms_and_output_norm(definition: Any) -> None:
     assert groups["bias"] == "bias"
     assert {groups[name] for name in groups if "norm" in name} == {"norm"}
     x = torch.rand(4, 4, 6, 6)
-    u = layer(x).detach()
+    u = Quadratic("quadralib", output_norm="batch")(definition.spec())(x).detach()
     torch.testing.assert_close(u.mean((0, 2, 3)), torch.zeros(4), rtol=0, atol=1e-5)
-    output = Quadratic("quadralib")(definition.spec(role="output"))
+    output = Quadratic("t4")(definition.spec(role="output"))
     assert isinstance(output.output_norm, nn.Identity)
+    normed = {form for form in TYPES if not isinstance(Quadratic(form)(definition.spec()).output_norm, nn.Identity)}
+    assert normed == {"t2", "t3", "t4"}
+    assert Quadratic("t4")(definition.spec()).facts().reason == "2 of them, then a batch norm"
     assert Quadratic("t3", norm="batch")(definition.spec(kernel_size=(3,)))(torch.rand(2, 4, 5)).shape == (2, 4, 5)
 
 

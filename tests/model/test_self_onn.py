@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError
-from onn_runner.model.conv import Conv
-from onn_runner.model.self_onn import SelfONN, SelfONNLayer, UnboundedInputWarning
+from onn_runner.model.conv import Conv, UnboundedInputWarning
+from onn_runner.model.self_onn import SelfONN, SelfONNLayer
 
 
 def definition_of(layer: SelfONNLayer, definition: Any, x: Tensor) -> Tensor:
