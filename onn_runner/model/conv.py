@@ -109,7 +109,7 @@ class ConvLayer(SpatialLayer):
 class Conv:
     """Factory of convolutional layers, the baseline of every comparison."""
 
-    activation: str | None = "relu"
+    activation: str | None = "tanh"
 
     def __post_init__(self) -> None:
         activation.named(self.activation)
