@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onn_runner.compute import basis
 from onn_runner.compute.base import Call
 from onn_runner.compute.expansion import Bank, Expansion, banks, kernels, kernels_pull_back
 from onn_runner.compute.geometry import output_size, pool_factor, taps
+from onn_runner.compute.once import once
 
 TILE = 1 << 19
 """Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
@@ -60,7 +60,7 @@ class _Convolution(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, gain = ctx.saved_tensors
         call, expansion = ctx.call, ctx.expansion

@@ -38,9 +38,10 @@ class Strategy:
         upstream: Tensor,  # [o, 1, L]
         chosen: Tensor | None,  # [o, c, L]
         *,
+        to_seen: Tensor,  # [T, c, L]
         rows: int,  # divides L: sums over positions go row by row
-    ) -> tuple[Tensor, Tensor]:
-        """The gradients to w [T, o, c, 1] and to what is seen [T, c, L]."""
+    ) -> Tensor:
+        """The gradient to w [T, o, c, 1]; that to what is seen is added to `to_seen`."""
         raise NotImplementedError
 
 
@@ -57,11 +58,22 @@ class Summed(Strategy):
         return total.sum(1) * self.factor, None
 
     def pull_back(
-        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        nodal: Nodal,
+        w: Tensor,
+        seen: Tensor,
+        upstream: Tensor,
+        chosen: Tensor | None,
+        *,
+        to_seen: Tensor,
+        rows: int,
+    ) -> Tensor:
         grad = upstream * self.factor if self.factor != 1 else upstream
-        pairs = [_slopes(nodal, *pair, grad) for pair in zip(w, seen, strict=True)]
-        return torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
+        to_w = torch.empty_like(w)
+        for tap, pair in enumerate(zip(w, seen, strict=True)):
+            to_w[tap], found = _slopes(nodal, *pair, grad)
+            to_seen[tap] += found
+        return to_w
 
 
 @dataclass(frozen=True)
@@ -78,8 +90,16 @@ class Selected(Strategy):
         return total, (index_of(best, values) if keep else None)
 
     def pull_back(
-        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        nodal: Nodal,
+        w: Tensor,
+        seen: Tensor,
+        upstream: Tensor,
+        chosen: Tensor | None,
+        *,
+        to_seen: Tensor,
+        rows: int,
+    ) -> Tensor:
         if chosen is None:
             values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
             chosen = index_of(select(values, self.rank), values)
@@ -88,13 +108,12 @@ class Selected(Strategy):
         by_channel = where.transpose(0, 1)  # [c, o, L]
         channels = seen.transpose(0, 1)  # [c, T, L]
         one_seen = channels.gather(1, by_channel).transpose(0, 1)
-        to_w, to_seen = _slopes(nodal, one_w, one_seen, upstream * self.factor)
-        found_seen = torch.zeros_like(seen)
-        found_seen.transpose(0, 1).scatter_add_(1, by_channel, to_seen.transpose(0, 1))
+        to_w, found = _slopes(nodal, one_w, one_seen, upstream * self.factor)
+        to_seen.transpose(0, 1).scatter_add_(1, by_channel, found.transpose(0, 1))
         split = (*where.shape[:2], rows, -1)
         found_w = to_w.new_zeros((*where.shape[:2], rows, self.count))
         found_w.scatter_add_(3, where.view(split), to_w.contiguous().view(split))
-        return found_w.sum(2).permute(2, 0, 1)[..., None], found_seen
+        return found_w.sum(2).permute(2, 0, 1)[..., None]
 
 
 @dataclass(frozen=True)
@@ -105,12 +124,22 @@ class Differentiated(Strategy):
         return self.pool(_psi(nodal, w, seen[:, None]), 0).sum(1, dtype=torch.float64), None
 
     def pull_back(
-        self, nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor, chosen: Tensor | None, *, rows: int
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        nodal: Nodal,
+        w: Tensor,
+        seen: Tensor,
+        upstream: Tensor,
+        chosen: Tensor | None,
+        *,
+        to_seen: Tensor,
+        rows: int,
+    ) -> Tensor:
         leaves = w.detach().requires_grad_(), seen.detach().requires_grad_()
         with torch.enable_grad():
             pooled = self.pool(_psi(nodal, leaves[0], leaves[1][:, None]), 0)
-        return _gradients(pooled, leaves, upstream)
+        to_w, found = _gradients(pooled, leaves, upstream)
+        to_seen += found
+        return to_w
 
 
 @lru_cache(maxsize=256)

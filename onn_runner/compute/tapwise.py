@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.geometry import neurons, output_size, patches, tap_slices, taps
+from onn_runner.compute.once import once
 from onn_runner.compute.strategy import Strategy, strategy
 
-VALUES = 1 << 16
+VALUES = 1 << 17
 """Values of psi in a block, per tap."""
 INDEX_BYTES = 1 << 28
 """A larger index of taps is not kept but found again."""
@@ -59,7 +59,7 @@ class _Tile:
     """Of this sample."""
 
 
-def _tiles(call: Call, x: Tensor, positions: int) -> Iterator[_Tile]:
+def _tiles(call: Call, x: Tensor, positions: int, plan: Strategy) -> Iterator[_Tile]:
     inputs = x.shape[1] // call.groups
     step = max(1, min(inputs, VALUES // positions))
     for sample in range(x.shape[0]):
@@ -88,7 +88,7 @@ class _Tapwise(torch.autograd.Function):
         y = x.new_empty((x.shape[0], weight.shape[0], positions))
         index = _index(ctx, x, weight, plan, positions)
         total = y.new_zeros(y.shape[1:], dtype=torch.float64)
-        for tile in _tiles(call, x, positions):
+        for tile in _tiles(call, x, positions, plan):
             if tile.first:
                 total.zero_()
             seen = _seen(call, x, tile, weight, sizes)
@@ -104,7 +104,7 @@ class _Tapwise(torch.autograd.Function):
         return y.view(x.shape[0], weight.shape[0], *sizes)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, index = ctx.saved_tensors
         call: Call = ctx.call
@@ -115,15 +115,14 @@ class _Tapwise(torch.autograd.Function):
         to_weight = torch.zeros_like(weight) if need_weight else None
         flat = grad.flatten(2)
         with torch.autocast(x.device.type, enabled=False):
-            for tile in _tiles(call, x, flat.shape[2]):
+            for tile in _tiles(call, x, flat.shape[2], plan):
                 seen = _seen(call, x, tile, weight, sizes)
                 to_seen = torch.zeros_like(seen)
                 for block, start, stop in _neurons(call, weight, seen, plan, tile):
                     w = _weights(weight, tile, start, stop)
                     chosen = None if index is None else index[tile.sample, start:stop, tile.start : tile.stop]
                     upstream = flat[tile.sample, start:stop, None]
-                    to_w, found = plan.pull_back(block.nodal, w, seen, upstream, chosen, rows=sizes[0])
-                    to_seen += found
+                    to_w = plan.pull_back(block.nodal, w, seen, upstream, chosen, to_seen=to_seen, rows=sizes[0])
                     if to_weight is not None:
                         part = to_weight[start:stop, tile.start : tile.stop]
                         part += to_w[..., 0].permute(1, 2, 0).view_as(part)
