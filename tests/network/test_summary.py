@@ -89,7 +89,7 @@ def test_others_are_not(factory: Factory) -> None:
 
 def test_values_that_are_not_finite_are_warned_about() -> None:
     network = make(Conv())
-    nn.init.constant_(network.layers[0].bias, float("inf"))
+    nn.init.constant_(network.layers[0].bias, float("nan"))
     (warning,) = summarise(network, (1, 12, 12)).warnings
     assert "not finite" in warning
 
