@@ -1,10 +1,10 @@
-"""E_r(x) = T_r(t) - T_r(t0), t = (x - centre)/half, t0 = t(x = 0): Chebyshev polynomials pinned at zero, and E_r'(x).
+"""E_r(x) = T_r(t) - T_r(t0), t = (x - centre)/half, t0 = t(pin): Chebyshev polynomials that vanish at a pin, and E_r'.
 
-Pinned by their own recurrence, so that they are as exact beside x = 0 as x itself. Three kinds:
+Pinned by their own recurrence, so that they are as exact beside the pin as x - pin itself. Three kinds:
 
-    odd    r = 1, 3, 5, ...  in steps of T_2 (symmetric intervals)
-    even   r = 2, 4, 6, ...  as the line kind in T_2 (symmetric intervals)
-    line   r = 1, 2, 3, ...  any interval that holds 0
+    odd    r = 1, 3, 5, ...  in steps of T_2 (symmetric intervals, pin 0)
+    even   r = 2, 4, 6, ...  as the line kind in T_2 (symmetric intervals, pin 0)
+    line   r = 1, 2, 3, ...  any interval and pin
 
 Members come in ascending degree with signs that make each recurrence step one fused multiply-add; the transform to
 coefficients carries the same signs.
@@ -26,10 +26,11 @@ Kind = Literal["odd", "even", "line"]
 
 @dataclass(frozen=True)
 class Interval:
-    """The range of x that the polynomials are made for; it holds 0."""
+    """The range of x that the polynomials are made for, and the point of it where they vanish."""
 
     low: float
     high: float
+    pin: float = 0.0
 
     @property
     def half(self) -> float:
@@ -40,9 +41,13 @@ class Interval:
         return (self.high + self.low) / 2
 
     @property
-    def pin(self) -> float:
-        """t at x = 0, in [-1, 1]."""
-        return -self.centre / self.half
+    def offset(self) -> float:
+        """t at the pin, in [-1, 1]."""
+        return (self.pin - self.centre) / self.half
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """(x - pin)/half; the difference first, since it is exact beside the pin."""
+        return (x - self.pin if self.pin else x) * (1 / self.half)
 
 
 def sign(index: int) -> float:
@@ -68,14 +73,14 @@ def evaluate(
     out: Sequence[Tensor],  # R buffers shaped as x
 ) -> None:
     """Write the first R members at x into `out`."""
-    z = x * (1 / interval.half)
+    z = interval.scaled(x)
     if kind == "odd":
         _odd_members(z, out)
     elif kind == "even":
         square = z.square().mul_(2)
         _line_members(square, square - 1, -1.0, out)
     else:
-        _line_members(z, z + interval.pin, interval.pin, out)
+        _line_members(z, z + interval.offset, interval.offset, out)
 
 
 def _odd_members(z: Tensor, out: Sequence[Tensor]) -> None:
@@ -87,10 +92,10 @@ def _odd_members(z: Tensor, out: Sequence[Tensor]) -> None:
         before, step = out[index - 1], -step
 
 
-def _line_members(z: Tensor, t: Tensor, pin: float, out: Sequence[Tensor]) -> None:
+def _line_members(z: Tensor, t: Tensor, offset: float, out: Sequence[Tensor]) -> None:
     twice = t * 2
     out[0].copy_(z)
-    pinned = _values(pin, len(out) + 1)
+    pinned = _values(offset, len(out) + 1)
     sign_of = signs("line", len(out))
     for index in range(1, len(out)):
         if index == 1:
@@ -117,7 +122,7 @@ def pull_back(
     grads: Sequence[Tensor],  # R gradients to the members, shaped as x
 ) -> Tensor:
     """sum_r grads[r] E_r'(x), with the members' signs."""
-    z = x * (1 / interval.half)
+    z = interval.scaled(x)
     scale = 1 / interval.half
     if kind == "odd":
         factor = z.square().mul_(4).sub_(2)
@@ -125,7 +130,7 @@ def pull_back(
     if kind == "even":
         factor = z.square().mul_(4).sub_(2)
         return _second_kind(grads, factor, kind, factor).mul_(z).mul_(4 * scale)
-    factor = (z + interval.pin).mul_(2)
+    factor = (z + interval.offset).mul_(2)
     return _second_kind(grads, factor, kind, factor).mul_(scale)
 
 
@@ -155,7 +160,7 @@ def transform(
     interval: Interval,
     device: torch.device,
 ) -> tuple[Tensor, Tensor]:
-    """Nodes x_j [P + 1], the last one 0, and the matrix [R, P] from psi(., x_j) - psi(., 0) to coefficients.
+    """Nodes x_j [P + 1], the last one the pin, and the matrix [R, P] from psi(., x_j) - psi(., pin) to coefficients.
 
     `kind` is odd or even where psi is; that halves the nodes, since the others repeat them.
     """
@@ -168,4 +173,4 @@ def transform(
         matrix = torch.cos(degrees[:, None] * angle) * (2 / nodes * (1 if kind == "line" else 2))
         matrix *= torch.tensor(signs(kind, count), dtype=torch.float64)[:, None]
         points = interval.centre + interval.half * torch.cos(angle)
-        return torch.cat([points, torch.zeros(1, dtype=torch.float64)]).to(device), matrix.to(device)
+        return torch.cat([points, points.new_tensor([interval.pin])]).to(device), matrix.to(device)

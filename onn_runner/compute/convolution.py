@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onn_runner.compute import basis
 from onn_runner.compute.base import Call
-from onn_runner.compute.expansion import Bank, Expansion, banks, kernels, kernels_pull_back
+from onn_runner.compute.expansion import Bank, Expansion, banks, factor, factor_at_pin, kernels, kernels_pull_back
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 from onn_runner.compute.once import once
 
@@ -116,18 +116,19 @@ def _grouped(x: Tensor, call: Call) -> Tensor:
 
 
 def _members(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """E_r(x), or g(x), stacked on channels, [b, G R C/G, *S]."""
+    """E_r(x), or g(x) - g(pin), stacked on channels, [b, G R C/G, *S]."""
     if bank.form == "product":
-        return _factor(x, bank, call)
+        return _product(x, bank, call, expansion)
     values = x.new_empty((x.shape[0], bank.count * x.shape[1], *x.shape[2:]))
     basis.evaluate(_grouped(x, call), expansion.interval, bank.form, _slots(values, bank, call, x.shape[1]))
     return values
 
 
-def _factor(x: Tensor, bank: Bank, call: Call) -> Tensor:
-    """g(x) of psi = w g(x)."""
+def _product(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
+    """g(x), less its value at the pin, of the one block that reads the bank."""
     (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
-    return call.blocks[index].nodal(x.new_ones(()), x).to(x.dtype).expand_as(x)
+    block = call.blocks[index]
+    return factor(block, x) - factor_at_pin(block, expansion, x)
 
 
 def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
@@ -135,7 +136,7 @@ def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expan
     if bank.form == "product":
         leaf = x.detach().requires_grad_()
         with torch.enable_grad():
-            value = _factor(leaf, bank, call)
+            value = _product(leaf, bank, call, expansion)
         return torch.autograd.grad(value, leaf, grad)[0] if value.requires_grad else torch.zeros_like(x)
     slots = _slots(grad.contiguous(), bank, call, x.shape[1])
     return basis.pull_back(_grouped(x, call), expansion.interval, bank.form, slots).view_as(x)

@@ -10,7 +10,6 @@ containers in `Memory.plans` and thus part of checkpoints: a resumed run compute
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,36 +19,12 @@ from torch import Tensor
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.basis import Interval
 from onn_runner.compute.expansion import Expansion, Series
-from onn_runner.compute.geometry import pool_factor, taps
-from onn_runner.compute.spot import errors, exact
-from onn_runner.compute.truncation import MOST_NODES, Probe, fewest, form, probe
-from onn_runner.seeding import generator
+from onn_runner.compute.shortest import NoExpansionError, Ranges, ends, grid, shortest
 
-TOLERANCES = {torch.float32: (1e-6, 3e-6), torch.float64: (1e-13, 3e-13)}
-"""Relative error of outputs and of gradients, against float64."""
-ACCEPTED = (0.7, 0.5)
-"""The parts of the tolerances that the spot check may find: its 32 outputs do not see everything."""
 KEPT = 8
-PIXELS = 60
 SHRINKING = 4.0
 """A plan is left when values fall this far below its ranges: polynomials made for 1 are not as exact at 0.01."""
 SMALLEST = 1e-30
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """What a call's values span: max|w| of each block, min x and max x."""
-
-    weights: tuple[float, ...]
-    low: float
-    high: float
-
-    @property
-    def largest(self) -> float:
-        return max(abs(self.low), abs(self.high))
-
-    def finite(self) -> bool:
-        return all(math.isfinite(value) for value in (*self.weights, self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -70,6 +45,7 @@ class Plan:
     largest: float
     low: float
     high: float
+    pin: float
     series: list[list[Any]]
     reason: str
 
@@ -97,12 +73,7 @@ class Plan:
         if self.refused:
             return Choice(None, self.reason, refused=True)
         series = tuple(Series(kind, count) for kind, count in self.series)
-        return Choice(Expansion(Interval(self.low, self.high), series), self.reason)
-
-
-def grid(value: float) -> float:
-    """The next number on the grid 2^(n/4) that is not below `value` >= 0."""
-    return 0.0 if value == 0 else 2.0 ** (math.ceil(4 * math.log2(value) - 1e-9) / 4) * (1 + 1e-12)
+        return Choice(Expansion(Interval(self.low, self.high, self.pin), series), self.reason)
 
 
 def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
@@ -156,75 +127,11 @@ def make(
 ) -> Plan:
     """The plan, or refusal, for values like these."""
     tops = [grid(top) for top in ranges.weights]
-    low, high = _ends(call, ranges)
-    wide = Interval(-max(-low, high), max(-low, high))
-    factor = torch.ones(weight.shape[0], dtype=torch.float64, device=weight.device) if gain is None else gain.double()
-    factor = factor * pool_factor(call.pool, taps(weight))
-    inputs = _inputs(x, ranges, low, high)
-
-    def plan(interval: Interval, series: Sequence[Series], reason: str) -> Plan:
-        largest = grid(ranges.largest)
-        stored = [[s.form, s.count] for s in series]
-        return Plan(str(x.dtype), tops, largest, interval.low, interval.high, stored, reason)
-
-    probes = []
-    for block, top, reached in zip(call.blocks, tops, ranges.weights, strict=True):
-        w = weight[block.start : block.stop].double().flatten(1) * (top / reached if reached else 1.0)
-        seen = probe(block, w, inputs, factor[block.start : block.stop], PIXELS)
-        if seen is None:
-            return plan(wide, (), f"{block.name} gives values that are not finite or beyond 1e30")
-        probes.append(seen)
-    forms = [form(seen) for seen in probes]
-    narrow = min(-low, high) < 0.8 * wide.high and "line" in forms
-    interval = Interval(low, high) if narrow else wide
-    shortest = []
-    for seen, kind in zip(probes, forms, strict=True):
-        series = fewest(seen, "line" if narrow and kind != "product" else kind, interval, TOLERANCES[x.dtype])
-        if series is None:
-            return plan(interval, (), _unreached(seen, interval, tops))
-        shortest.append(series)
-    truth = exact(call, x, weight, factor)
-    worst, allowed = (math.inf, math.inf), TOLERANCES[x.dtype]
-    for extra in range(3):
-        longer = [s.longer(1 + extra / 4) for s in shortest]
-        found = errors(call, x, weight, gain, Expansion(interval, tuple(longer)), truth)
-        if all(error <= part * most for error, part, most in zip(found, ACCEPTED, allowed, strict=True)):
-            return plan(interval, longer, _accepted(call, longer, interval, tops, found[0]))
-        worst = min(worst, found)
-    off = f"outputs were off by {worst[0]:.0e} and gradients by {worst[1]:.0e}"
-    return plan(interval, (), f"{off} where {_ranges(interval, tops)}")
-
-
-def _ends(call: Call, ranges: Ranges) -> tuple[float, float]:
-    """The interval to expand in: the known bound, or the measured range on the grid; 0 is always in it."""
-    if call.input_bound is not None:
-        low, high = call.input_bound
-        if low <= ranges.low and ranges.high <= high:
-            return min(low, 0.0), max(high, 0.0)
-    return -grid(max(-ranges.low, 0.0)), grid(max(ranges.high, 0.0))
-
-
-def _inputs(x: Tensor, ranges: Ranges, low: float, high: float) -> Tensor:
-    """64 inputs: random pixels, the smallest and the largest one, and the ends of the interval."""
-    flat = x.reshape(-1)
-    where = torch.randint(len(flat), (PIXELS,), generator=generator("pixels", len(flat))).to(x.device)
-    ends = torch.tensor([ranges.low, ranges.high, low, high], dtype=torch.float64, device=x.device)
-    return torch.cat([flat[where].double(), ends])
-
-
-def _unreached(seen: Probe, interval: Interval, tops: list[float]) -> str:
-    return f"{MOST_NODES} nodes are too few for {seen.block.name} where {_ranges(interval, tops)}"
-
-
-def _accepted(call: Call, series: Sequence[Series], interval: Interval, tops: list[float], error: float) -> str:
-    if len(series) == 1:
-        terms = f"{series[0].count} term{'s' if series[0].count > 1 else ''}"
-    else:
-        terms = " + ".join(f"{b.name} {s.count}" for b, s in zip(call.blocks, series, strict=True)) + " terms"
-    return f"{terms}, {_ranges(interval, tops)}, error {error:.0e}"
-
-
-def _ranges(interval: Interval, tops: list[float]) -> str:
-    symmetric = interval.low == -interval.high
-    inputs = f"|x| <= {interval.high:.3g}" if symmetric else f"{interval.low:.3g} <= x <= {interval.high:.3g}"
-    return f"|w| <= {max(tops):.3g}, {inputs}"
+    try:
+        accepted = shortest(call, x, weight, gain, ranges)
+    except NoExpansionError as error:
+        return Plan(str(x.dtype), tops, grid(ranges.largest), *ends(call, ranges), 0.0, [], str(error))
+    interval = accepted.expansion.interval
+    series = [[s.form, s.count] for s in accepted.expansion.series]
+    bounds = interval.low, interval.high, interval.pin
+    return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason)

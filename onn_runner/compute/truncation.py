@@ -18,8 +18,22 @@ from onn_runner.compute.basis import Interval, transform
 from onn_runner.compute.expansion import Form, Series
 from onn_runner.seeding import generator
 
-MOST_NODES = 64
-"""Beyond that many interpolation nodes an exact kernel serves."""
+
+@dataclass(frozen=True)
+class Precision:
+    """What an expansion has to reach: relative errors against float64, and with how many nodes at most."""
+
+    output: float
+    gradient: float
+    nodes: int
+    growth: float
+    """Factor from one number of terms tried to the next; in float64 too many terms lose what they gain to rounding."""
+
+
+PRECISIONS = {
+    torch.float32: Precision(1e-6, 3e-6, 64, 2.0),
+    torch.float64: Precision(1e-13, 3e-13, 128, 1.25),
+}
 WEIGHTS = 8192
 """About as many weights of a block are looked at; in each neuron the largest one among them."""
 HUGE = 1e30
@@ -109,33 +123,33 @@ def _is_product(seen: Probe) -> bool:
     return all(bool(((value - w * unit).abs() <= bound * w.abs()).all()) for w, value in pairs)
 
 
-def fewest(seen: Probe, kind: Form, interval: Interval, tolerances: tuple[float, float]) -> Series | None:
-    """The shortest series whose truncation is half the tolerances (values, slopes) at most; None if there is none."""
+def fewest(seen: Probe, kind: Form, interval: Interval, precision: Precision) -> Series | None:
+    """The shortest series whose truncation is half of what is allowed at most; None if there is none."""
     if kind == "product":
         return Series("product", 1)
 
     def enough(count: int) -> bool:
-        return excess(seen, Series(kind, count), interval, tolerances) <= 1
+        return excess(seen, Series(kind, count), interval, precision) <= 1
 
-    limit = MOST_NODES // 2 if kind != "line" else MOST_NODES
-    count = _smallest(enough, limit)
+    limit = precision.nodes if kind == "line" else precision.nodes // 2
+    count = _smallest(enough, limit, precision.growth)
     return None if count is None else Series(kind, count)
 
 
-def _smallest(enough: Callable[[int], bool], limit: int) -> int | None:
-    """The smallest count that is enough: doubling, then halving the gap, since few are nearly always enough."""
+def _smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int | None:
+    """The smallest count that is enough: growing from 1, since few nearly always are, then halving the last gap."""
     low, high = 0, 1
     while not enough(high):
         if high == limit:
             return None
-        low, high = high, min(limit, 2 * high)
+        low, high = high, min(limit, max(high + 1, int(growth * high)))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
-def excess(seen: Probe, series: Series, interval: Interval, tolerances: tuple[float, float]) -> float:
+def excess(seen: Probe, series: Series, interval: Interval, precision: Precision) -> float:
     """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer."""
     points, matrix = transform(series.kind, series.count, interval, seen.w.device)
     w = seen.w.reshape(-1)
@@ -157,9 +171,9 @@ def excess(seen: Probe, series: Series, interval: Interval, tolerances: tuple[fl
     worst = 0.0
     for part in (slice(0, seen.pixels), slice(None)):
         ratios = (
-            _by_neuron(seen, error[:, part], seen.value[:, part], coherent=True) / tolerances[0],
-            _by_neuron(seen, error_w[:, part], seen.slope_w[:, part], coherent=False) / tolerances[1],
-            _by_layer(seen, error_x[:, part], seen.slope_x[:, part]) / tolerances[1],
+            _by_neuron(seen, error[:, part], seen.value[:, part], coherent=True) / precision.output,
+            _by_neuron(seen, error_w[:, part], seen.slope_w[:, part], coherent=False) / precision.gradient,
+            _by_layer(seen, error_x[:, part], seen.slope_x[:, part]) / precision.gradient,
         )
         worst = max(worst, *(2 * ratio for ratio in ratios))
     return worst

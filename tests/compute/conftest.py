@@ -37,7 +37,7 @@ class Case:
 
     def run(self, requested: str, dtype: torch.dtype = torch.float32, memory: Memory | None = None) -> Result:
         memory = Memory(requested=requested) if memory is None else memory
-        x, weight, bias = (t.to(dtype).requires_grad_() for t in (self.x, self.weight, self.bias))
+        x, weight, bias = (t.detach().to(dtype, copy=True).requires_grad_() for t in (self.x, self.weight, self.bias))
         y = compute.run(self.call, x, weight, self.gain.to(dtype), bias, memory)
         upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(5)).to(dtype)
         grads = torch.autograd.grad(y, (x, weight, bias), upstream)

@@ -1,0 +1,165 @@
+"""The shortest expansion that is accurate for values like those at hand, and what it is good for in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onn_runner.compute.base import Call
+from onn_runner.compute.basis import Interval
+from onn_runner.compute.expansion import Expansion, Form, Series
+from onn_runner.compute.geometry import pool_factor, taps
+from onn_runner.compute.spot import errors, exact
+from onn_runner.compute.truncation import PRECISIONS, Precision, Probe, fewest, form, probe
+from onn_runner.seeding import generator
+
+ACCEPTED = (0.7, 0.5)
+"""The parts of the tolerances that the spot check may find: its 32 outputs do not see everything."""
+PIXELS = 60
+
+
+class NoExpansionError(Exception):
+    """Why there is none, as half a sentence."""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What a call's values span: max|w| of each block, min x and max x."""
+
+    weights: tuple[float, ...]
+    low: float
+    high: float
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    def finite(self) -> bool:
+        return all(math.isfinite(value) for value in (*self.weights, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An expansion that passed, and a description: terms, ranges, error."""
+
+    expansion: Expansion
+    reason: str
+
+
+def grid(value: float) -> float:
+    """The next number on the grid 2^(n/4) that is not below `value` >= 0."""
+    if value == 0:
+        return 0.0
+    # single precision values of the grid itself must not be above it
+    return 2.0 ** (math.ceil(4 * math.log2(value) - 1e-6) / 4) * (1 + 1e-6)
+
+
+def shortest(
+    call: Call,
+    x: Tensor,  # [B, C, *S], padded
+    weight: Tensor,  # [O, C/G, *k]
+    gain: Tensor | None,  # [O]
+    ranges: Ranges,
+) -> Accepted:
+    """The expansion with the fewest terms whose truncation and real outputs are exact to working precision.
+
+    It is chosen for weights scaled up to the grid, and then run on the values at hand; the three attempts are below.
+    Raises NoExpansionError where none of them is good enough.
+    """
+    precision = PRECISIONS[x.dtype]
+    scale = torch.full((len(weight),), pool_factor(call.pool, taps(weight)), dtype=torch.float64, device=x.device)
+    scale = scale if gain is None else scale * gain.double()
+    low, high = ends(call, ranges)
+    inputs = _inputs(x, ranges, low, high)
+    probes = _probes(call, weight, scale, ranges, inputs)
+    truth, worst = exact(call, x, weight, scale), (math.inf, math.inf)
+    for expansion in _attempts(probes, low, high, float(inputs[:PIXELS].mean()), precision):
+        found = errors(call, x, weight, gain, expansion, truth)
+        where = describe(expansion.interval, ranges)
+        if found[0] <= ACCEPTED[0] * precision.output and found[1] <= ACCEPTED[1] * precision.gradient:
+            return Accepted(expansion, f"{_terms(call, expansion.series)}, {where}, error {found[0]:.0e}")
+        worst = min(worst, found)
+    raise NoExpansionError(f"outputs were off by {worst[0]:.0e} and gradients by {worst[1]:.0e} where {where}")
+
+
+def _attempts(probes: list[Probe], low: float, high: float, mean: float, precision: Precision) -> Iterator[Expansion]:
+    """What to try in turn: as few terms as may do; from the mean of the inputs instead of 0, and with more terms.
+
+    Inputs far from 0 give neurons whose taps cancel, and then the rounding of large sums is what is left.
+    """
+    forms = [form(seen) for seen in probes]
+    largest = max(-low, high)
+    # parity halves the terms, unless an operator without it makes a one-sided interval worth more
+    narrow = min(-low, high) < 0.8 * largest and "line" in forms
+    interval = Interval(low, high) if narrow else Interval(-largest, largest)
+    series = _fewest(probes, forms, interval, precision, narrow)
+    yield Expansion(interval, series)
+    pinned = interval
+    if abs(mean) > 0.1 * largest:
+        # a number of single precision, so that x - pin means the same everywhere
+        pinned = Interval(low, high, float(torch.tensor(mean, dtype=torch.float32)))
+        series = _fewest(probes, forms, pinned, precision, True)
+        yield Expansion(pinned, series)
+    for factor in (1.25, 1.5):
+        yield Expansion(pinned, tuple(s.longer(factor) for s in series))
+
+
+def ends(call: Call, ranges: Ranges) -> tuple[float, float]:
+    """The interval to expand in: the known bound, or the measured range on the grid; 0 is always in it."""
+    if call.input_bound is not None:
+        low, high = call.input_bound
+        if low <= ranges.low and ranges.high <= high:
+            return min(low, 0.0), max(high, 0.0)
+    return 0.0 - grid(max(-ranges.low, 0.0)), grid(max(ranges.high, 0.0))
+
+
+def _inputs(x: Tensor, ranges: Ranges, low: float, high: float) -> Tensor:
+    """64 inputs: random pixels, the smallest and the largest one, and the ends of the interval."""
+    flat = x.reshape(-1)
+    where = torch.randint(len(flat), (PIXELS,), generator=generator("pixels", len(flat))).to(x.device)
+    extremes = torch.tensor([ranges.low, ranges.high, low, high], dtype=torch.float64, device=x.device)
+    return torch.cat([flat[where].double(), extremes])
+
+
+def _probes(call: Call, weight: Tensor, scale: Tensor, ranges: Ranges, inputs: Tensor) -> list[Probe]:
+    """psi of each block at its weights, scaled up to the grid, and at the inputs."""
+    probes = []
+    for block, reached in zip(call.blocks, ranges.weights, strict=True):
+        w = weight[block.start : block.stop].double().flatten(1) * (grid(reached) / reached if reached else 1.0)
+        seen = probe(block, w, inputs, scale[block.start : block.stop], PIXELS)
+        if seen is None:
+            raise NoExpansionError(f"{block.name} has values that are not finite or beyond 1e30")
+        probes.append(seen)
+    return probes
+
+
+def _fewest(
+    probes: list[Probe], forms: list[Form], interval: Interval, precision: Precision, narrow: bool
+) -> tuple[Series, ...]:
+    """The shortest series of each block; without parity on a narrow interval."""
+    found = []
+    for seen, kind in zip(probes, forms, strict=True):
+        series = fewest(seen, "line" if narrow and kind != "product" else kind, interval, precision)
+        if series is None:
+            reach = float(seen.w.abs().max())
+            where = describe(interval, Ranges((reach,), interval.low, interval.high))
+            raise NoExpansionError(f"{precision.nodes} nodes are too few for {seen.block.name} where {where}")
+        found.append(series)
+    return tuple(found)
+
+
+def _terms(call: Call, series: tuple[Series, ...]) -> str:
+    if len(series) == 1:
+        return f"{series[0].count} term{'s' if series[0].count > 1 else ''}"
+    return " + ".join(f"{b.name} {s.count}" for b, s in zip(call.blocks, series, strict=True)) + " terms"
+
+
+def describe(interval: Interval, ranges: Ranges) -> str:
+    """The ranges in words."""
+    symmetric = interval.low == -interval.high
+    inputs = f"|x| <= {interval.high:.3g}" if symmetric else f"{interval.low:.3g} <= x <= {interval.high:.3g}"
+    return f"|w| <= {grid(max(ranges.weights)):.3g}, {inputs}"

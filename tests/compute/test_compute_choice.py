@@ -1,0 +1,95 @@
+"""Which kernel serves, by name and by `auto`, and what is refused."""
+
+import pytest
+import torch
+
+from onn_runner import compute, ops
+from onn_runner.compute import Memory
+from onn_runner.errors import ConfigError
+
+
+class Own(ops.Nodal):
+    own_backward = True
+
+    def __call__(self, w, x):
+        return w * x
+
+
+def test_auto_takes_chebyshev_for_sums_and_tapwise_for_the_rest(case):
+    for pool, chosen in (("sum", "chebyshev"), ("mean", "chebyshev"), ("median", "tapwise"), ("maximum", "tapwise")):
+        assert case([ops.Sine()], pool=ops.named(pool)).run("auto").memory.chosen == chosen
+
+
+@pytest.mark.parametrize("name", list(compute.KERNELS))
+def test_a_named_kernel_is_taken(case, name):
+    memory = case([ops.Sine()]).run(name).memory
+    assert memory.chosen == name
+    assert memory.reason
+
+
+def test_a_misspelt_kernel_is_refused(case):
+    with pytest.raises(ConfigError, match=r"unknown compute 'chebishev'. Did you mean chebyshev\?.*auto, chebyshev"):
+        compute.check("chebishev")
+    with pytest.raises(ConfigError, match="unknown compute 'fast'"):
+        case([ops.Sine()]).run("fast")
+    assert compute.check("auto") == "auto"
+
+
+def test_chebyshev_refuses_other_pools(case):
+    layer = case([ops.Sine()], pool=ops.Median())
+    with pytest.raises(ConfigError, match="compute=chebyshev cannot serve this layer: the pool median is not a sum"):
+        layer.run("chebyshev")
+    assert layer.run("auto").memory.reason == "exact, since the pool median is not a sum over taps"
+
+
+def test_chebyshev_refuses_an_operators_own_backward(case):
+    layer = case([Own()])
+    with pytest.raises(ConfigError, match="own has its own backward rule"):
+        layer.run("chebyshev")
+    assert layer.check("auto").chosen == "tapwise"
+
+
+def test_chebyshev_refuses_values_out_of_reach(case):
+    layer = case([ops.Sine()], reach=100.0)
+    with pytest.raises(ConfigError, match=r"64 nodes are too few for sine where .*use compute=auto"):
+        layer.run("chebyshev")
+    assert layer.run("auto").memory.reason.startswith("64 nodes are too few for sine")
+
+
+@pytest.mark.parametrize("requested", ["auto", "tapwise", "reference"])
+@pytest.mark.parametrize("pool", ["sum", "maximum"])
+def test_autocast_computes_in_single_precision(case, requested, pool):
+    layer = case([ops.Sine()], pool=ops.named(pool))
+    expected = layer.run(requested)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = layer.run(requested)
+    assert got.y.dtype == torch.float32
+    torch.testing.assert_close(got.y, expected.y)
+    torch.testing.assert_close(got.to_weight, expected.to_weight)
+
+
+@pytest.mark.parametrize("pool", ["sum", "median"])
+def test_half_precision_tensors(case, pool):
+    layer = case([ops.Sine()], pool=ops.named(pool))
+    got = layer.run("auto", torch.bfloat16)
+    assert got.y.dtype == torch.bfloat16
+    assert got.to_weight.dtype == torch.bfloat16
+    x, weight, bias, gain = (t.bfloat16().double() for t in (layer.x, layer.weight, layer.bias, layer.gain))
+    exact = compute.run(layer.call, x, weight, gain, bias, Memory(requested="reference"))
+    # one rounding of the result, which has 8 bits
+    torch.testing.assert_close(got.y.double(), exact, rtol=2**-8, atol=1e-3)
+
+
+def test_a_bfloat16_input_to_a_single_precision_layer_under_autocast(case):
+    layer = case([ops.Sine()])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = compute.run(layer.call, layer.x.bfloat16(), layer.weight, layer.gain, layer.bias, Memory())
+    assert y.dtype == torch.float32
+
+
+def test_non_contiguous_inputs(case):
+    layer = case([ops.Sine(), ops.Exponential()])
+    expected = layer.run("auto")
+    layer.x = layer.x.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(layer.run("auto").y, expected.y)
+    layer.check("tapwise")
