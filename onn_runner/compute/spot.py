@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,12 +86,13 @@ def errors(
     Outputs come from the layer as it is, gradients from a batch of single windows. Infinite where something is not
     finite or huge.
     """
-    y = convolve(x, weight, gain, None, call, expansion)
+    with _single_precision():
+        y = convolve(x, weight, gain, None, call, expansion)
     got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
     leaf_x, leaf_w = truth.windows.clone().requires_grad_(), weight.clone().requires_grad_()
-    with torch.enable_grad():
+    with _single_precision(), torch.enable_grad():
         small = convolve(leaf_x, leaf_w, gain, None, call, expansion)
-    to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
+        to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
     to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(1)
     shares = _shares(y.shape[0] * y[0, 0].numel(), x.device)
     return (
@@ -98,6 +102,18 @@ def errors(
             _worst(to_x.reshape(1, -1), truth.to_windows.reshape(1, -1)),
         ),
     )
+
+
+@contextlib.contextmanager
+def _single_precision() -> Iterator[None]:
+    """Convolutions on GPUs without tf32: there its rounding is the bound, and no number of terms would pass."""
+    backend: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = backend.fp32_precision
+    backend.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        backend.fp32_precision = before
 
 
 def _shares(outputs: int, device: torch.device) -> Tensor:
