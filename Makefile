@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format tensorboard clean
+.PHONY: help run test check format tensorboard benchmark soak clean
 
 help: ## this list
 	@echo "make TARGET [ARGS=\"...\"] [VENV=.venv] [PYTHON=python3.11]"
@@ -33,6 +33,12 @@ format: $(INSTALLED_DEV) ## put the code into the project's style
 
 tensorboard: $(INSTALLED) ## look at the runs: make tensorboard LOGDIR=multirun/<time-stamp>
 	@$(BIN)/tensorboard --logdir $(LOGDIR)
+
+benchmark: $(INSTALLED) ## accuracy, then time and memory of the kernels: make benchmark BENCHMARK_ARGS="--quick"
+	@$(BIN)/python scripts/benchmark.py $(BENCHMARK_ARGS)
+
+soak: $(INSTALLED) ## kill a run 50 times at random moments; its numbers must not change: make soak SOAK_ARGS="--kills 10"
+	@$(BIN)/python scripts/soak.py $(SOAK_ARGS)
 
 clean: ## remove caches and build products; outputs/, multirun/ and the environment stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage *.egg-info

@@ -1,9 +1,9 @@
 """The exception tree: what went wrong, and the exit code that says whose turn it is.
 
-    OnnRunnerError            anything this package raises on purpose
-    +-- ConfigError      2    the request cannot be carried out as it stands; nothing was run
-    +-- RunError         1    the request was fine, and carrying it out failed
-        +-- Interrupted  130  stopped by the user or the system; resumable
+OnnRunnerError            anything this package raises on purpose
++-- ConfigError      2    the request cannot be carried out as it stands; nothing was run
++-- RunError         1    the request was fine, and carrying it out failed
+    +-- Interrupted  130  stopped by the user or the system; resumable
 """
 
 from __future__ import annotations

@@ -71,6 +71,18 @@ class Compact(nn.Module):
             nn.init.zeros_(layers[-1].get_parameter("weight"))
         self.layers = nn.ModuleList(layers)
         self._fit(tuple(input_size))
+        self._check_kernels([layer.spec for layer in layers], tuple(input_size))
+
+    def _check_kernels(self, specs: Sequence[LayerSpec], size: Size) -> None:
+        """A kernel that is larger than what it looks at reads mostly padding: a mistake in the size of one of them."""
+        size = tuple(length + 2 * self.input_padding for length in size)
+        for spec, sampling in zip(specs, self.samplings, strict=True):
+            if any(k > length for k, length in zip(spec.kernel_size, size, strict=True)):
+                raise ConfigError(
+                    f"network.kernels: the kernel of layer {spec.index} (={_by(spec.kernel_size)}) is larger than its "
+                    f"input (={_by(size)}); use a smaller kernel or larger patches (data.patch)"
+                )
+            size = sampling.size(geometry.output_size(spec, size))
 
     def _after(self, size: Size) -> Size:
         """The output's size for an input of that size, `input_padding` not yet added."""

@@ -200,3 +200,8 @@ def test_sampling_words(word: str | None, down: int, up: int, text: str) -> None
     assert (sampling.down, sampling.up, str(sampling)) == (down, up, text)
     x: Tensor = torch.rand(1, 2, 13)
     assert sampling(x).shape[2:] == sampling.size((13,))
+
+
+def test_a_kernel_larger_than_the_patch_is_refused():
+    with pytest.raises(ConfigError, match=r"kernel of layer 1 \(=9x9\) is larger than its input \(=8x8\)"):
+        Compact(Conv(), 1, out_channels=1, channels=[4], kernels=[3, 9], input_size=(8, 8))
