@@ -16,10 +16,10 @@ from onn_runner.trainer.device import (
 )
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
-from onn_runner.trainer.monitor import Monitor, monitors
+from onn_runner.trainer.monitor import Monitor, monitors, train_metrics
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import FoldResult, StartResult, Status, read_status, write_status
-from onn_runner.trainer.start import StartTraining, start_folder, train_metrics
+from onn_runner.trainer.start import StartTraining, start_folder
 
 
 def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: bool = False) -> FoldResult:
@@ -51,7 +51,7 @@ def check(job: FoldJob) -> tuple[Monitor, ...]:
     """What is monitored. Raises ConfigError for settings that do not fit the fold or its metrics."""
     metrics = job.build_metrics()
     chosen = monitors(job.settings, metrics, validation=bool(job.fold.validation))
-    for name in train_metrics(job, chosen):
+    for name in train_metrics(job.settings, chosen):
         if name not in metrics:
             raise unknown("metric in trainer.train_metrics:", name, metrics)
     device = choose_device(job.settings.device)

@@ -45,6 +45,14 @@ def monitors(settings: Settings, metrics: Mapping[str, ItemMetric], *, validatio
     return tuple(found)
 
 
+def train_metrics(settings: Settings, chosen: tuple[Monitor, ...]) -> list[str]:
+    """Names of the metrics that are also computed on training predictions."""
+    wanted = settings.train_metrics
+    names = [m.key.partition("/")[2] for m in chosen[:1]] if wanted is None else list(wanted)
+    names += [m.key.partition("/")[2] for m in chosen if m.key.startswith("train/")]
+    return [name for name in dict.fromkeys(names) if name != "loss"]
+
+
 def _monitor(setting: str, key: str, metrics: Mapping[str, ItemMetric], *, validation: bool, file: str) -> Monitor:
     split, _, name = key.partition("/")
     if split not in ("val", "train"):

@@ -22,7 +22,7 @@ from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.evaluate import BadBatchError, Evaluator
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
-from onn_runner.trainer.monitor import Monitor
+from onn_runner.trainer.monitor import Monitor, train_metrics
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import Divergence, StartResult
 from onn_runner.trainer.sums import Sums
@@ -53,7 +53,7 @@ class StartTraining:
         self.engine = Engine(job, start, higher=monitors[0].higher)
         scoring, training = self._metrics(), self._metrics()
         self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=scoring, stop=stop)
-        self.sums = Sums({name: training[name] for name in train_metrics(job, monitors)})
+        self.sums = Sums({name: training[name] for name in train_metrics(job.settings, monitors)})
         self.epoch = 0
         self.history: list[dict[str, float]] = []
         self.best: dict[str, dict[str, float]] = {}
@@ -292,11 +292,3 @@ class StartTraining:
         self._publish_last()
         if state.step == 0:
             self._save_best([m for m in self.monitors if self.best.get(m.key, {}).get("epoch") == self.epoch])
-
-
-def train_metrics(job: FoldJob, monitors: tuple[Monitor, ...]) -> list[str]:
-    """Names of the metrics that are also computed on training predictions."""
-    wanted = job.settings.train_metrics
-    names = [m.key.partition("/")[2] for m in monitors[:1]] if wanted is None else list(wanted)
-    names += [m.key.partition("/")[2] for m in monitors if m.key.startswith("train/")]
-    return [name for name in dict.fromkeys(names) if name != "loss"]
