@@ -1,10 +1,10 @@
-"""E_r(x) = T_r(t) - T_r(t0), t = (x - centre)/half, t0 = t(pin): Chebyshev polynomials that vanish at a pin, and E_r'.
+"""E_r(x) = T_r(t) - T_r(t0), t = (x - centre)/half, t0 = t(x = 0): Chebyshev polynomials pinned at zero, and E_r'(x).
 
-Pinned by their own recurrence, so that they are as exact beside the pin as x - pin itself. Three kinds:
+Pinned by their own recurrence, so that they are as exact beside x = 0 as x itself. Three kinds:
 
-    odd    r = 1, 3, 5, ...  in steps of T_2 (symmetric intervals, pin 0)
-    even   r = 2, 4, 6, ...  as the line kind in T_2 (symmetric intervals, pin 0)
-    line   r = 1, 2, 3, ...  any interval and pin
+    odd    r = 1, 3, 5, ...  in steps of T_2 (symmetric intervals)
+    even   r = 2, 4, 6, ...  as the line kind in T_2 (symmetric intervals)
+    line   r = 1, 2, 3, ...  any interval that holds 0
 
 Members come in ascending degree with signs that make each recurrence step one fused multiply-add; the transform to
 coefficients carries the same signs.
@@ -26,11 +26,10 @@ Kind = Literal["odd", "even", "line"]
 
 @dataclass(frozen=True)
 class Interval:
-    """The range of x that the polynomials are made for, and the point of it where they vanish."""
+    """The range of x that the polynomials are made for; it holds 0."""
 
     low: float
     high: float
-    pin: float = 0.0
 
     @property
     def half(self) -> float:
@@ -41,13 +40,9 @@ class Interval:
         return (self.high + self.low) / 2
 
     @property
-    def offset(self) -> float:
-        """t at the pin, in [-1, 1]."""
-        return (self.pin - self.centre) / self.half
-
-    def scaled(self, x: Tensor) -> Tensor:
-        """(x - pin)/half; the difference first, since it is exact beside the pin."""
-        return (x - self.pin if self.pin else x) * (1 / self.half)
+    def zero(self) -> float:
+        """t at x = 0, in [-1, 1]."""
+        return -self.centre / self.half
 
 
 def sign(index: int) -> float:
@@ -73,14 +68,14 @@ def evaluate(
     out: Sequence[Tensor],  # R buffers shaped as x
 ) -> None:
     """Write the first R members at x into `out`."""
-    z = interval.scaled(x)
+    z = x * (1 / interval.half)
     if kind == "odd":
         _odd_members(z, out)
     elif kind == "even":
         square = z.square().mul_(2)
         _line_members(square, square - 1, -1.0, out)
     else:
-        _line_members(z, z + interval.offset, interval.offset, out)
+        _line_members(z, z + interval.zero, interval.zero, out)
 
 
 def _odd_members(z: Tensor, out: Sequence[Tensor]) -> None:
@@ -92,10 +87,10 @@ def _odd_members(z: Tensor, out: Sequence[Tensor]) -> None:
         before, step = out[index - 1], -step
 
 
-def _line_members(z: Tensor, t: Tensor, offset: float, out: Sequence[Tensor]) -> None:
+def _line_members(z: Tensor, t: Tensor, zero: float, out: Sequence[Tensor]) -> None:
     twice = t * 2
     out[0].copy_(z)
-    pinned = _values(offset, len(out) + 1)
+    pinned = _values(zero, len(out) + 1)
     sign_of = signs("line", len(out))
     for index in range(1, len(out)):
         if index == 1:
@@ -122,7 +117,7 @@ def pull_back(
     grads: Sequence[Tensor],  # R gradients to the members, shaped as x
 ) -> Tensor:
     """sum_r grads[r] E_r'(x), with the members' signs."""
-    z = interval.scaled(x)
+    z = x * (1 / interval.half)
     scale = 1 / interval.half
     if kind == "odd":
         factor = z.square().mul_(4).sub_(2)
@@ -130,7 +125,7 @@ def pull_back(
     if kind == "even":
         factor = z.square().mul_(4).sub_(2)
         return _second_kind(grads, factor, kind, factor).mul_(z).mul_(4 * scale)
-    factor = (z + interval.offset).mul_(2)
+    factor = (z + interval.zero).mul_(2)
     return _second_kind(grads, factor, kind, factor).mul_(scale)
 
 
@@ -160,7 +155,7 @@ def transform(
     interval: Interval,
     device: torch.device,
 ) -> tuple[Tensor, Tensor]:
-    """Nodes x_j [P + 1], the last one the pin, and the matrix [R, P] from psi(., x_j) - psi(., pin) to coefficients.
+    """Nodes x_j [P + 1], the last one 0, and the matrix [R, P] from psi(., x_j) - psi(., 0) to coefficients.
 
     `kind` is odd or even where psi is; that halves the nodes, since the others repeat them.
     """
@@ -173,4 +168,4 @@ def transform(
         matrix = torch.cos(degrees[:, None] * angle) * (2 / nodes * (1 if kind == "line" else 2))
         matrix *= torch.tensor(signs(kind, count), dtype=torch.float64)[:, None]
         points = interval.centre + interval.half * torch.cos(angle)
-        return torch.cat([points, points.new_tensor([interval.pin])]).to(device), matrix.to(device)
+        return torch.cat([points, points.new_zeros(1)]).to(device), matrix.to(device)

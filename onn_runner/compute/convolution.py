@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onn_runner.compute import basis
 from onn_runner.compute.base import Call
-from onn_runner.compute.expansion import Bank, Expansion, banks, factor, factor_at_pin, kernels, kernels_pull_back
+from onn_runner.compute.expansion import Bank, Expansion, banks, factor, kernels, kernels_pull_back
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 from onn_runner.compute.once import once
 
@@ -47,15 +47,17 @@ class _Convolution(torch.autograd.Function):
         weights, constant = kernels(call, expansion, weight, _scale(call, weight, gain))
         if bias is not None:
             constant = constant + bias
-        offset = constant.to(x.dtype)
         y = x.new_empty((x.shape[0], weight.shape[0], *output_size(call, x, weight)))
         for start, stop in _tiles(x, plan, call):
             seen: set[int] = set()
             for bank, kernel in zip(plan, weights, strict=True):
                 members = _members(x[start:stop], bank, call, expansion)
                 fresh = [index for index in bank.blocks if index not in seen]
-                inner = torch.cat([_part(offset, call, index, index in fresh) for index in bank.blocks])
-                _add(y[start:stop], _conv(members, kernel, inner, call), bank, call, seen)
+                inner = torch.cat([_part(constant, call, index, index in fresh) for index in bank.blocks])
+                if expansion.centred:
+                    members, means = _centre(members, call, len(kernel))
+                    inner = inner + (kernel.double().flatten(2).sum(2) * means).sum(1)
+                _add(y[start:stop], _conv(members, kernel, inner.to(x.dtype), call), bank, call, seen)
                 seen.update(fresh)
         return y
 
@@ -78,9 +80,15 @@ class _Convolution(torch.autograd.Function):
                     tile = x[start:stop]
                     members = _members(tile, bank, call, expansion)
                     seen = _take(grad[start:stop], bank, call)
+                    means = None
+                    if expansion.centred:
+                        members, means = _centre(members, call, len(kernel))
                     to_members, to_kernel = _conv_backward(seen, members, kernel, call, need_x, need_weight)
                     if need_weight:
                         to_weights[position] += to_kernel
+                        if means is not None:
+                            total = seen.sum((0, *range(2, seen.dim())))[:, None] * means
+                            to_weights[position] += total.view(*total.shape, *(1,) * (kernel.dim() - 2))
                     if to_x is not None:
                         found = _pull_back(tile, to_members, bank, call, expansion)
                         to_x[start:stop] = found if position == 0 else to_x[start:stop] + found
@@ -116,19 +124,31 @@ def _grouped(x: Tensor, call: Call) -> Tensor:
 
 
 def _members(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """E_r(x), or g(x) - g(pin), stacked on channels, [b, G R C/G, *S]."""
+    """E_r(x), or g(x), stacked on channels, [b, G R C/G, *S]."""
     if bank.form == "product":
-        return _product(x, bank, call, expansion)
+        return _product(x, bank, call)
     values = x.new_empty((x.shape[0], bank.count * x.shape[1], *x.shape[2:]))
     basis.evaluate(_grouped(x, call), expansion.interval, bank.form, _slots(values, bank, call, x.shape[1]))
     return values
 
 
-def _product(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """g(x), less its value at the pin, of the one block that reads the bank."""
+def _centre(members: Tensor, call: Call, outputs: int) -> tuple[Tensor, Tensor]:
+    """The members less their means, and the means as each output's weights meet them, [O_bank, R C/G] in float64.
+
+    Any number near the mean would do: a sparse grid of positions gives it.
+    """
+    sparse = members
+    for axis in range(2, members.dim()):
+        sparse = sparse[(slice(None),) * axis + (slice(None, None, max(1, members.shape[axis] // 16)),)]
+    means = sparse.mean((0, *range(2, members.dim())))
+    spread = means.double().view(call.groups, 1, -1).expand(-1, outputs // call.groups, -1)
+    return members - means.view(-1, *(1,) * (members.dim() - 2)), spread.reshape(outputs, -1)
+
+
+def _product(x: Tensor, bank: Bank, call: Call) -> Tensor:
+    """g(x) of the one block that reads the bank."""
     (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
-    block = call.blocks[index]
-    return factor(block, x) - factor_at_pin(block, expansion, x)
+    return factor(call.blocks[index], x)
 
 
 def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
@@ -136,16 +156,16 @@ def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expan
     if bank.form == "product":
         leaf = x.detach().requires_grad_()
         with torch.enable_grad():
-            value = _product(leaf, bank, call, expansion)
+            value = _product(leaf, bank, call)
         return torch.autograd.grad(value, leaf, grad)[0] if value.requires_grad else torch.zeros_like(x)
     slots = _slots(grad.contiguous(), bank, call, x.shape[1])
     return basis.pull_back(_grouped(x, call), expansion.interval, bank.form, slots).view_as(x)
 
 
-def _part(offset: Tensor, call: Call, index: int, fresh: bool) -> Tensor:
-    """A block's offset, once: zeros where an earlier bank has added it."""
+def _part(constant: Tensor, call: Call, index: int, fresh: bool) -> Tensor:
+    """A block's constant, once: zeros where an earlier bank has added it."""
     block = call.blocks[index]
-    part = offset[block.start : block.stop]
+    part = constant[block.start : block.stop]
     return part if fresh else torch.zeros_like(part)
 
 

@@ -1,7 +1,7 @@
-"""psi(w, x) ~ psi(w, pin) + sum_r a_r(w) E_r(x): the coefficients of every neuron as the weights of convolutions.
+"""psi(w, x) ~ psi(w, 0) + sum_r a_r(w) E_r(x): the coefficients of every neuron as the weights of convolutions.
 
 Coefficients are formed in float64 and rounded once. Where psi is w g(x) there is nothing to expand: the one term is
-g(x) - g(pin) and its coefficient w. The pin is 0, or inside of inputs that are far from it.
+g(x) itself and its coefficient w.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class Expansion:
 
     interval: Interval
     series: tuple[Series, ...]
+    centred: bool = False
+    """Sum deviations of the members from their means: where neurons cancel the large common part of their inputs,
+    the rounding of that part would be what is left of them."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,9 @@ def pieces(call: Call, expansion: Expansion, weight: Tensor) -> Iterator[Piece]:
 def sample(
     block: Block,
     w: Tensor,  # [n], float64
-    points: Tensor,  # [P + 1], the last one the pin
+    points: Tensor,  # [P + 1], the last one 0
 ) -> tuple[Tensor, Tensor]:
-    """psi(w, x_j) - psi(w, pin) [P, n] and psi(w, pin) [n]."""
+    """psi(w, x_j) - psi(w, 0) [P, n] and psi(w, 0) [n]."""
     values = block.nodal(w[None], points[:, None]).to(torch.float64).expand(len(points), len(w))
     return values[:-1] - values[-1], values[-1]
 
@@ -156,19 +159,13 @@ def factor(block: Block, x: Tensor) -> Tensor:
     return block.nodal(x.new_ones(()), x).to(x.dtype).expand_as(x)
 
 
-def factor_at_pin(block: Block, expansion: Expansion, weight: Tensor) -> float:
-    """The g(pin) that is taken off g(x) in the precision of the layer; 0 for the pin 0, where nothing is."""
-    pin = expansion.interval.pin
-    return float(factor(block, weight.detach().new_tensor(pin))) if pin else 0.0
-
-
 def kernels(
     call: Call,
     expansion: Expansion,
     weight: Tensor,  # [O, C/G, *k]
     scale: Tensor,  # [O], float64: gain and pool factor
 ) -> tuple[list[Tensor], Tensor]:
-    """For each bank the convolution weights [O_bank, R C/G, *k], highest degree first, and sum psi(w, pin) [O]."""
+    """For each bank the convolution weights [O_bank, R C/G, *k], highest degree first, and sum psi(w, 0) [O]."""
     plan = banks(expansion, call.groups)
     found = [_empty(bank, call, weight) for bank in plan]
     constant = scale.new_zeros(len(scale))
@@ -176,12 +173,10 @@ def kernels(
         own = slice(piece.start, piece.stop)
         w = weight[own].detach().to(torch.float64)
         coefficients = w[None]
-        if piece.series.form == "product":
-            constant[own] = w.flatten(1).sum(1) * scale[own] * factor_at_pin(piece.block, expansion, weight)
-        else:
+        if piece.series.form != "product":
             points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-            pinned, at_pin = sample(piece.block, w.reshape(-1), points)
-            constant[own] = at_pin.reshape(len(w), -1).sum(1) * scale[own]
+            pinned, at_zero = sample(piece.block, w.reshape(-1), points)
+            constant[own] = at_zero.reshape(len(w), -1).sum(1) * scale[own]
             coefficients = (matrix @ pinned).view(-1, *w.shape)
         coefficients = coefficients * _over(scale[own], w)
         for bank, kernel in zip(plan, found, strict=True):
@@ -198,7 +193,7 @@ def kernels_pull_back(
     weight: Tensor,  # [O, C/G, *k]
     scale: Tensor,  # [O], float64
     grads: Sequence[Tensor],  # for each bank, the gradient to its weights
-    constant: Tensor,  # [O], the gradient to sum psi(w, pin)
+    constant: Tensor,  # [O], the gradient to sum psi(w, 0)
 ) -> Tensor:  # [O, C/G, *k]
     """The gradient to the weights through the coefficients: autograd through psi at the nodes."""
     plan = banks(expansion, call.groups)
@@ -213,15 +208,15 @@ def kernels_pull_back(
                 where = rows(piece.series, bank.form)
                 to_rows[where.take] = where.signed(place.transpose(0, 1).flip(0))
         to_rows *= _over(scale[own], w)
-        to_pin = _over(constant[own].to(torch.float64) * scale[own], w).expand_as(w)
+        to_zero = _over(constant[own].to(torch.float64) * scale[own], w).expand_as(w)
         if piece.series.form == "product":
-            total[own] = to_rows[0] + to_pin * factor_at_pin(piece.block, expansion, weight)
+            total[own] = to_rows[0]
             continue
         points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
         with torch.enable_grad():
             leaf = w.reshape(-1).requires_grad_()
             sampled = sample(piece.block, leaf, points)
-        upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_pin.reshape(-1))
+        upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_zero.reshape(-1))
         total[own] = _gradient(sampled, leaf, upstream).view_as(w)
     return total
 

@@ -45,7 +45,7 @@ class Plan:
     largest: float
     low: float
     high: float
-    pin: float
+    centred: bool
     series: list[list[Any]]
     reason: str
 
@@ -73,7 +73,7 @@ class Plan:
         if self.refused:
             return Choice(None, self.reason, refused=True)
         series = tuple(Series(kind, count) for kind, count in self.series)
-        return Choice(Expansion(Interval(self.low, self.high, self.pin), series), self.reason)
+        return Choice(Expansion(Interval(self.low, self.high), series, self.centred), self.reason)
 
 
 def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
@@ -130,8 +130,8 @@ def make(
     try:
         accepted = shortest(call, x, weight, gain, ranges)
     except NoExpansionError as error:
-        return Plan(str(x.dtype), tops, grid(ranges.largest), *ends(call, ranges), 0.0, [], str(error))
+        return Plan(str(x.dtype), tops, grid(ranges.largest), *ends(call, ranges), False, [], str(error))
     interval = accepted.expansion.interval
     series = [[s.form, s.count] for s in accepted.expansion.series]
-    bounds = interval.low, interval.high, interval.pin
+    bounds = interval.low, interval.high, accepted.expansion.centred
     return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason)

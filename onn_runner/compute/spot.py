@@ -18,6 +18,8 @@ from onn_runner.compute.geometry import at, neurons, output_size
 from onn_runner.compute.truncation import HUGE
 from onn_runner.seeding import generator
 
+ACCEPTED = (0.7, 0.5)
+"""The parts of the tolerances of outputs and gradients that are accepted: 32 outputs do not see everything."""
 OUTPUTS = 32
 """Random ones, and the one that sees the largest |x|."""
 
@@ -29,10 +31,27 @@ class Exact:
     windows: Tensor  # [N, C, *span], what they see
     upstream: Tensor  # [N, O], random gradients
     y: Tensor  # [N, O]
+    plain: Tensor  # [O], the relative error of the same in the layer's own precision
     to_windows: Tensor  # [N, C, T]
     to_weight: Tensor  # [O, C/G, T]
     where: list[tuple[int, ...]]
     """The outputs (b, *p)."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors; infinite where something is not finite or huge."""
+
+    output: Tensor  # [O]
+    plain: Tensor  # [O], of plain evaluation
+    to_weight: Tensor  # [O]
+    to_x: Tensor  # [1]
+
+    def accepted(self, output: float, gradient: float) -> bool:
+        """Whether they are within the accepted parts of these tolerances; the plain error is accepted too."""
+        allowed = torch.clamp(self.plain, min=output * ACCEPTED[0])
+        slopes = torch.cat([self.to_weight, self.to_x])
+        return bool((self.output <= allowed).all()) and bool((slopes <= gradient * ACCEPTED[1]).all())
 
 
 def exact(
@@ -55,7 +74,7 @@ def exact(
     seen = at(windows, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(2)
     to_seen = torch.zeros_like(seen)
     to_weight = torch.empty_like(weight, dtype=torch.float64).flatten(2)
-    y = torch.empty_like(upstream)
+    y, plain = torch.empty_like(upstream), torch.empty_like(upstream)
     most = max(1, SAMPLES // (OUTPUTS * weight[0].numel()))
     for block, group, start, stop in neurons(call, len(weight), most):
         channels = slice(group * inputs, (group + 1) * inputs)
@@ -65,12 +84,16 @@ def exact(
             shape = torch.broadcast_shapes(leaf_w[None].shape, leaf_x.shape)
             part = block.nodal(leaf_w[None], leaf_x).expand(shape).sum((2, 3)) * scale[start:stop]
         y[:, start:stop] = part.detach()
+        rounded = block.nodal(weight[start:stop].flatten(2)[None], seen[:, None, channels].to(x.dtype))
+        plain[:, start:stop] = rounded.expand(shape).sum(3).sum(2) * scale[start:stop]
         found: tuple[Tensor | None, ...] = (None, None)
         if part.requires_grad:
             found = torch.autograd.grad(part, (leaf_w, leaf_x), upstream[:, start:stop], allow_unused=True)
         to_weight[start:stop] = 0 if found[0] is None else found[0]
         to_seen[:, channels] += 0 if found[1] is None else found[1][:, 0]
-    return Exact(windows, upstream, y, to_seen, to_weight, where)
+    shares = _shares(x.shape[0] * math.prod(sizes), x.device)
+    inherent = _relative((plain * shares).T, (y * shares).T)
+    return Exact(windows, upstream, y, inherent, to_seen, to_weight, where)
 
 
 def errors(
@@ -80,12 +103,8 @@ def errors(
     gain: Tensor | None,  # [O]
     expansion: Expansion,
     truth: Exact,
-) -> tuple[float, float]:
-    """The worst relative error of an output channel, and of the gradients (to w by output channel, to x in all).
-
-    Outputs come from the layer as it is, gradients from a batch of single windows. Infinite where something is not
-    finite or huge.
-    """
+) -> Errors:
+    """Outputs come from the layer as it is, gradients from a batch of single windows."""
     with _single_precision():
         y = convolve(x, weight, gain, None, call, expansion)
     got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
@@ -93,14 +112,13 @@ def errors(
     with _single_precision(), torch.enable_grad():
         small = convolve(leaf_x, leaf_w, gain, None, call, expansion)
         to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
-    to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(1)
+    to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation)).double()
     shares = _shares(y.shape[0] * y[0, 0].numel(), x.device)
-    return (
-        _worst((got * shares).T, (truth.y * shares).T),
-        max(
-            _worst(to_w.double().flatten(1), truth.to_weight.flatten(1)),
-            _worst(to_x.reshape(1, -1), truth.to_windows.reshape(1, -1)),
-        ),
+    return Errors(
+        _relative((got * shares).T, (truth.y * shares).T),
+        truth.plain,
+        _relative(to_w.double().flatten(1), truth.to_weight.flatten(1)),
+        _relative(to_x.reshape(1, -1), truth.to_windows.reshape(1, -1)),
     )
 
 
@@ -123,14 +141,13 @@ def _shares(outputs: int, device: torch.device) -> Tensor:
     return shares
 
 
-def _worst(got: Tensor, truth: Tensor) -> float:
-    """The worst relative error of a row."""
-    if not float(got.abs().max()) <= HUGE or not float(truth.abs().max()) <= HUGE:
-        return float("inf")
+def _relative(got: Tensor, truth: Tensor) -> Tensor:
+    """The relative error of each row."""
     size = truth.norm(dim=1)
     # a row that is zero has only rounding to lose
     floor = max(1e-12 * float(size.max()), 1e-100)
-    return float(((got - truth).norm(dim=1) / size.clamp(min=floor)).max())
+    moderate = (got.abs().amax(1) <= HUGE) & (truth.abs().amax(1) <= HUGE)
+    return torch.where(moderate, (got - truth).norm(dim=1) / size.clamp(min=floor), torch.inf)
 
 
 def _positions(call: Call, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, ...]]:

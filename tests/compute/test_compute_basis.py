@@ -15,7 +15,6 @@ CASES = [
     ("line", Interval(-1.3, 1.3)),
     ("line", Interval(0.0, 1.3)),
     ("line", Interval(-1.3, 0.4)),
-    ("line", Interval(-0.25, 1.3, 0.5)),
 ]
 
 
@@ -27,7 +26,7 @@ def test_members_are_chebyshev_polynomials_pinned_at_zero(kind, interval):
     t = (x - interval.centre) / interval.half
     for index, sign in enumerate(signs(kind, 9)):
         r = degree(kind, index)
-        pinned = torch.cos(r * torch.acos(t.clamp(-1, 1))) - math.cos(r * math.acos(interval.offset))
+        pinned = torch.cos(r * torch.acos(t.clamp(-1, 1))) - math.cos(r * math.acos(interval.zero))
         # float64, degrees up to 18: acos loses eps^(1/2) in its argument but not in cos(r acos t)
         torch.testing.assert_close(sign * out[index], pinned, rtol=0, atol=1e-12)
 
@@ -44,7 +43,7 @@ def test_pull_back_is_the_derivative(kind, interval):
     torch.testing.assert_close(pull_back(x, interval, kind, grads), expected, rtol=1e-12, atol=1e-11)
 
 
-@pytest.mark.parametrize(("kind", "interval"), CASES[:5])
+@pytest.mark.parametrize(("kind", "interval"), CASES)
 def test_members_are_as_exact_beside_zero_as_x_itself(kind, interval):
     side = 1.0 if interval.high > 1 else -1.0
     x = side * torch.logspace(-12, -6, 7, dtype=torch.float32)
@@ -59,7 +58,7 @@ def test_members_are_as_exact_beside_zero_as_x_itself(kind, interval):
 @pytest.mark.parametrize(("kind", "interval"), CASES)
 def test_transform_recovers_a_polynomial_in_the_basis(kind, interval):
     points, matrix = transform(kind, 6, interval, torch.device("cpu"))
-    assert points[-1] == interval.pin
+    assert points[-1] == 0
     coefficients = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     out = [torch.empty_like(points) for _ in range(6)]
     evaluate(points, interval, kind, out)

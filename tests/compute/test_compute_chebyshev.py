@@ -102,12 +102,36 @@ def test_one_sided_inputs(case, nodals, span):
 def test_smooth_inputs_far_from_zero(case, nodal):
     """Taps that see nearly the same value cancel in some neurons, where a sum from 0 would lose digits."""
     layer = case([nodal], channels=(4, 8), size=(12, 12))
-    rise = torch.linspace(0, 0.1, 12)
-    layer.x = 0.8 + rise[:, None] + rise + 0.01 * layer.x
-    memory = layer.check("auto")
-    assert memory.chosen == "chebyshev"
-    (plan,) = memory.plans["train"]
-    assert plan["pin"] == pytest.approx(0.9, abs=0.02)
+    rise = torch.linspace(0, 0.3, 12)
+    layer.x = 0.4 + rise[:, None] + rise + 0.05 * layer.x
+    layer.bias.zero_()
+    assert layer.check("auto").chosen == "chebyshev"
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("nodals", "series"),
+    [
+        ([ops.Sine()], (Series("odd", 9),)),
+        ([ops.Multiply()], (Series("product", 1),)),
+        (MIXED, (Series("odd", 9), Series("line", 12), Series("even", 18), Series("product", 1))),
+    ],
+    ids=["sine", "mul", "mixed"],
+)
+def test_centred_members_lose_less_to_rounding(case, nodals, series, groups):
+    layer = case(nodals, channels=(16, 8), size=(12, 12), groups=groups)
+    layer.x = 0.8 + 0.1 * layer.x
+    exact = compute.reference.run(layer.call, layer.x.double(), layer.weight.double(), None, None, Memory())
+    errors, grads = [], []
+    for centred in (False, True):
+        x, weight = layer.x.clone().requires_grad_(), layer.weight.clone().requires_grad_()
+        y = convolve(x, weight, None, None, layer.call, Expansion(Interval(-1.0, 1.0), series, centred))
+        grads.append(torch.autograd.grad(y.square().sum(), (x, weight)))
+        errors.append(float((y.detach() - exact).norm() / exact.norm()))
+    assert errors[1] < errors[0]
+    for plain, centred in zip(*grads, strict=True):
+        # single precision, values of the order of their largest
+        torch.testing.assert_close(centred, plain, rtol=0, atol=1e-5 * float(plain.abs().max()))
 
 
 def test_one_sided_inputs_take_fewer_terms(case):

@@ -218,7 +218,7 @@ def test_values_beyond_what_single_precision_holds_are_refused(case):
 
 
 def test_covers_is_false_outside_each_range():
-    made = plan.Plan("torch.float32", [2.0], 1.0, -1.0, 1.0, 0.0, [["odd", 3]], "")
+    made = plan.Plan("torch.float32", [2.0], 1.0, -1.0, 1.0, False, [["odd", 3]], "")
     for ranges in (Ranges((2.1,), -1, 1), Ranges((0.4,), -1, 1), Ranges((2.0,), -1.1, 1), Ranges((2.0,), 0, 0.2)):
         assert not made.covers(ranges, torch.float32, bounded=False)
     assert made.covers(Ranges((2.0,), -1, 1), torch.float32, bounded=False)
