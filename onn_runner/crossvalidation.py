@@ -30,6 +30,7 @@ from onn_runner.report import tensorboard as events
 from onn_runner.report.folder import RunFolder
 from onn_runner.task import baseline
 from onn_runner.task.base import Task
+from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.fold import check, train_fold
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
@@ -168,6 +169,8 @@ def carry_out(
     with folder.lock(), StopRequest().install() as stop, make_reporter() as reporter:
         if resume is not None:
             record = folder.read_record()
+            # Sums over another number of threads differ in their last bits.
+            torch.set_num_threads(record.get("threads") or torch.get_num_threads())
             folder.update_record(status="running", resumed=[*record["resumed"], folders.now()])
             storage.write_text(folder.config, as_yaml(experiment.config))
         session = Session(experiment, folder, folds, summary.as_plain(), reporter, stop, out, time.monotonic(), {}, {})
@@ -184,8 +187,11 @@ def begin(
     """A new run folder with the config, the command and the split in it."""
     for fold in folds:
         check(experiment.job(fold, Path()))
+    # Only here do the optimizer's values and frozen patterns meet a network: what is wrong is refused without a folder.
+    with torch.random.fork_rng(devices=[]):
+        Engine(experiment.job(folds[0], Path()), 0, higher=True)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
-    storage.write_json(folder.record, folders.describe(**origin))
+    storage.write_json(folder.record, {**folders.describe(**origin), "threads": torch.get_num_threads()})
     storage.write_text(folder.config, as_yaml(experiment.config))
     storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=experiment.source.fingerprint()))
     return folder
