@@ -5,63 +5,58 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
-import tempfile
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from onn_runner.errors import RunError
 
 REMEDIES = {
-    errno.ENOSPC: "the disk is full: free some space, then resume",
-    errno.EDQUOT: "the disk quota is used up: free some space, then resume",
+    errno.ENOSPC: "the disk is full: make room, then resume the run",
+    errno.EDQUOT: "the disk quota is used up: make room, then resume the run",
     errno.EROFS: "the file system is read-only: work in another directory",
-    errno.EACCES: "no permission to write there: work in another directory or change its permissions",
-    errno.EPERM: "no permission to write there: work in another directory or change its permissions",
-    errno.ENOENT: "the folder has vanished: restore it, then resume",
+    errno.EACCES: "no permission to write there: change it, or work in another directory",
+    errno.EPERM: "no permission to write there: change it, or work in another directory",
+    errno.ENOENT: "its folder has vanished: restore it, then resume the run",
 }
 
 
-def explain(error: OSError, path: Path) -> RunError:
-    """One sentence for a failed write, with the remedy; nothing that was there before is lost."""
-    reason = REMEDIES.get(error.errno or 0, f"{error.strerror or error}")
+def failure(path: Path, error: OSError) -> RunError:
+    """One sentence for a failed write, with the remedy."""
+    reason = REMEDIES.get(error.errno or 0, error.strerror or str(error))
     return RunError(f"cannot write {path}: {reason}. What was saved before is intact.")
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that takes the place of `path` when the block ends well, durably; else `path` stays as it was.
+def write(path: Path, content: bytes, *, previous: Path | None = None) -> None:
+    """Replace `path` by `content`, durably; the file before it is kept as `previous` if named.
 
-    Raises RunError for a full disk, a read-only folder, a vanished folder.
+    Raises RunError for a full disk, a closed or vanished folder; the file that was there is then untouched.
     """
-    temporary: Path | None = None
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as handle:
-            temporary = Path(handle.name)
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-        temporary = None
-        _sync_folder(path.parent)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
+        os.replace(partial, path)
+        _flush(path.parent)
     except OSError as error:
-        raise explain(error, path) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise failure(path, error) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """`text` as UTF-8, atomically."""
-    with replacing(path) as handle:
-        handle.write(text.encode())
+    """`text` as UTF-8."""
+    write(path, text.encode())
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Indented JSON, atomically; NaN and infinities become null, as JSON has none."""
+    """Indented JSON; NaN and infinities become null, as JSON has none."""
     write_text(path, json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -71,19 +66,31 @@ def finite(value: Any) -> Any:
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+def publish(source: Path, destination: Path) -> None:
+    """Show `source` under a second name, as a hard link where the file system has them."""
+    partial = destination.with_name(f".{destination.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(source, partial)
+        except OSError:
+            shutil.copyfile(source, partial)
+        os.replace(partial, destination)
+        # Replacing a link by another link to the same file is a no-op that leaves the first name behind.
+        partial.unlink(missing_ok=True)
+        _flush(destination.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise failure(destination, error) from error
 
 
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
+def _flush(folder: Path) -> None:
+    """Make the renaming itself durable, where folders can be opened."""
+    if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

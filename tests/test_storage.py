@@ -19,23 +19,11 @@ def test_the_new_content_takes_the_place_of_the_old(tmp_path):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
-class StrangeError(Exception):
-    pass
-
-
-def test_an_error_in_the_middle_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "a.txt"
-    storage.write_text(path, "old")
-
-    def break_off():
-        with storage.replacing(path) as handle:
-            handle.write(b"half")
-            raise StrangeError
-
-    with pytest.raises(StrangeError):
-        break_off()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+def test_the_file_before_is_kept_where_it_is_named(tmp_path):
+    path, previous = tmp_path / "a.txt", tmp_path / "b.txt"
+    for text in (b"1", b"2", b"3"):
+        storage.write(path, text, previous=previous)
+    assert (path.read_bytes(), previous.read_bytes()) == (b"3", b"2")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +50,7 @@ def test_a_failed_write_names_the_file_and_the_remedy(tmp_path, monkeypatch, cod
 
 
 def test_a_vanished_folder_is_named(tmp_path):
-    with pytest.raises(RunError, match="the folder has vanished"):
+    with pytest.raises(RunError, match="its folder has vanished"):
         storage.write_text(tmp_path / "gone" / "a.txt", "x")
 
 

@@ -93,7 +93,7 @@ def make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise storage.explain(error, folder) from error
+        raise storage.failure(folder, error) from error
 
 
 def create(name: str, *, root: Path, fixed: Path | None = None) -> RunFolder:
@@ -116,7 +116,7 @@ def create(name: str, *, root: Path, fixed: Path | None = None) -> RunFolder:
         except FileExistsError:
             continue
         except OSError as error:
-            raise storage.explain(error, path) from error
+            raise storage.failure(path, error) from error
         return RunFolder(path)
     raise RunError(f"cannot make a new folder in {parent}: 999 runs started in one second")
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from onn_runner.trainer import atomic
+from onn_runner import storage
 
 
 class Board(Protocol):
@@ -45,7 +45,7 @@ class EventBoard:
         try:
             self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
         except OSError as error:
-            raise atomic.failure(folder, error) from error
+            raise storage.failure(folder, error) from error
 
     def scalars(self, values: Mapping[str, float], epoch: int) -> None:
         try:
@@ -53,7 +53,7 @@ class EventBoard:
                 self.writer.add_scalar(name, value, epoch)
             self.writer.flush()
         except OSError as error:
-            raise atomic.failure(self.folder, error) from error
+            raise storage.failure(self.folder, error) from error
 
     def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
         try:
@@ -61,13 +61,13 @@ class EventBoard:
                 # A row per item, so that panels of different items do not stand side by side.
                 self.writer.add_image(name, torch.cat(list(images), dim=-2), epoch)
         except OSError as error:
-            raise atomic.failure(self.folder, error) from error
+            raise storage.failure(self.folder, error) from error
 
     def close(self) -> None:
         try:
             self.writer.close()
         except OSError as error:
-            raise atomic.failure(self.folder, error) from error
+            raise storage.failure(self.folder, error) from error
 
 
 def open_board(folder: Path, *, epoch: int, wanted: bool) -> Board:

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from onn_runner import storage
 from onn_runner.errors import RunError
-from onn_runner.trainer import atomic
 
 FORMAT = 1
 LAST = "last.pt"
@@ -50,7 +50,7 @@ def save(path: Path, checkpoint: Checkpoint, *, previous: Path | None = None) ->
     """Raises RunError when it cannot be written; the file before it is then intact."""
     content = io.BytesIO()
     torch.save({item.name: getattr(checkpoint, item.name) for item in dataclasses.fields(checkpoint)}, content)
-    atomic.write(path, content.getvalue(), previous=previous)
+    storage.write(path, content.getvalue(), previous=previous)
 
 
 def load(path: Path) -> Checkpoint:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onn_runner import storage
 from onn_runner.errors import ConfigError, Interrupted, RunError, unknown
-from onn_runner.trainer import atomic, checkpoint, records
+from onn_runner.trainer import checkpoint, records
 from onn_runner.trainer.device import (
     Randomness,
     check_compile,
@@ -126,8 +127,8 @@ def _publish(job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, 
     for monitor in chosen:
         best = _best_start({n: start for n, start in done.items() if monitor.key in start.best}, monitor)
         if best is not None:
-            atomic.publish(start_folder(job, best) / monitor.file, job.folder / monitor.file)
-    atomic.publish(start_folder(job, result.best_start) / records.ITEMS, job.folder / records.ITEMS)
+            storage.publish(start_folder(job, best) / monitor.file, job.folder / monitor.file)
+    storage.publish(start_folder(job, result.best_start) / records.ITEMS, job.folder / records.ITEMS)
 
 
 def _rewrite_metrics(job: FoldJob, done: dict[int, StartResult]) -> None:
@@ -165,4 +166,4 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise atomic.failure(folder, error) from error
+        raise storage.failure(folder, error) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from onn_runner.trainer import atomic
+from onn_runner import storage
 from onn_runner.trainer.result import StartResult
 
 METRICS = "metrics.csv"
@@ -33,7 +33,7 @@ def test_rows(fold: int, result: StartResult) -> list[Row]:
 
 def rewrite_metrics(folder: Path, rows: Iterable[Row]) -> None:
     """The whole table anew: what was added after the last checkpoint falls away, nothing is doubled."""
-    atomic.write(folder / METRICS, _text([METRICS_HEADER, *rows]).encode())
+    storage.write(folder / METRICS, _text([METRICS_HEADER, *rows]).encode())
 
 
 def append_metrics(folder: Path, rows: Iterable[Row]) -> None:
@@ -42,7 +42,7 @@ def append_metrics(folder: Path, rows: Iterable[Row]) -> None:
         with path.open("a", encoding="utf-8", newline="") as file:
             file.write(_text(rows))
     except OSError as error:
-        raise atomic.failure(path, error) from error
+        raise storage.failure(path, error) from error
 
 
 def item_rows(fold: int, start: int, names: Sequence[str], items: Mapping[str, Tensor]) -> list[Row]:
@@ -55,7 +55,7 @@ def item_rows(fold: int, start: int, names: Sequence[str], items: Mapping[str, T
 
 
 def write_items(folder: Path, rows: Iterable[Row]) -> None:
-    atomic.write(folder / ITEMS, _text([ITEMS_HEADER, *rows]).encode())
+    storage.write(folder / ITEMS, _text([ITEMS_HEADER, *rows]).encode())
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from onn_runner import storage
 from onn_runner.errors import RunError
-from onn_runner.trainer import atomic
 
 Status = Literal["running", "done", "diverged", "interrupted"]
 FORMAT = 1
@@ -99,7 +99,7 @@ class FoldResult:
 
 
 def write_status(folder: Path, result: FoldResult) -> None:
-    atomic.write(folder / STATUS, (json.dumps(result.as_plain(), indent=1) + "\n").encode())
+    storage.write(folder / STATUS, (json.dumps(result.as_plain(), indent=1) + "\n").encode())
 
 
 def read_status(folder: Path) -> FoldResult | None:

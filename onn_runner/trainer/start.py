@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
+from onn_runner import storage
 from onn_runner.data.base import Item
 from onn_runner.errors import ConfigError, Interrupted
 from onn_runner.metric.base import ItemMetric
 from onn_runner.seeding import generator
 from onn_runner.task.base import StepOutput
-from onn_runner.trainer import atomic, batches, checkpoint, records
+from onn_runner.trainer import batches, checkpoint, records
 from onn_runner.trainer.batches import Batch
 from onn_runner.trainer.board import open_board
 from onn_runner.trainer.checkpoint import Checkpoint
@@ -248,7 +249,7 @@ class StartTraining:
     def _publish_last(self) -> None:
         last = self.folder / checkpoint.LAST
         if self.folder != self.job.folder and last.exists():
-            atomic.publish(last, self.job.folder / checkpoint.LAST)
+            storage.publish(last, self.job.folder / checkpoint.LAST)
 
     def _save_best(self, improved: list[Monitor]) -> None:
         """After last.pt: a kill in between is mended from there, since the last epoch then is the best."""
@@ -268,7 +269,7 @@ class StartTraining:
             if self.folder != self.job.folder and monitor.better(
                 self.best[monitor.key]["value"], self.rivals.get(monitor.key)
             ):
-                atomic.publish(path, self.job.folder / monitor.file)
+                storage.publish(path, self.job.folder / monitor.file)
 
     def _restore(self) -> None:
         state, note = checkpoint.load_last(self.folder)

@@ -88,5 +88,5 @@ def test_preview_items_have_their_own_key() -> None:
 
 def test_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="could not write"):
+    with pytest.raises(RunError, match="cannot write"):
         board.open_board(tmp_path / "file" / "events", epoch=0, wanted=True)

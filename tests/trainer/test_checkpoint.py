@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from onn_runner import storage
 from onn_runner.errors import RunError
-from onn_runner.trainer import atomic, checkpoint
+from onn_runner.trainer import checkpoint
 from onn_runner.trainer.checkpoint import Checkpoint
 
 
@@ -104,7 +105,7 @@ def test_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
     before = (tmp_path / "last.pt").read_bytes()
     (tmp_path / ".last.pt.partial").symlink_to("/dev/full")
     with pytest.raises(
-        RunError, match=r"could not write .*last\.pt: the disk is full\. What was saved before is intact"
+        RunError, match=r"cannot write .*last\.pt: the disk is full: make room, then resume the run\. What was saved before is intact"
     ):
         checkpoint.save_last(tmp_path, made(2))
     assert (tmp_path / "last.pt").read_bytes() == before
@@ -123,33 +124,33 @@ def test_failures_at_any_point_leave_the_earlier_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, name, fail)
-        with pytest.raises(RunError, match=r"could not write .*best\.pt: .*saved before is intact") as caught:
+        with pytest.raises(RunError, match=r"cannot write .*best\.pt: .*saved before is intact") as caught:
             checkpoint.save(tmp_path / "best.pt", made(2))
-    assert ("disk is full" in str(caught.value)) is (code != errno.EIO)
+    assert ("make room" in str(caught.value)) is (code != errno.EIO)
     assert checkpoint.load(tmp_path / "best.pt").epoch == 1
     assert [path.name for path in tmp_path.iterdir()] == ["best.pt"]
 
 
 @pytest.mark.skipif(not Path("/sys").exists(), reason="needs a folder where not even root may write")
 def test_closed_folder_is_named() -> None:
-    with pytest.raises(RunError, match=r"could not write /sys/last\.pt: no permission .* Make the folder writable"):
-        atomic.write(Path("/sys/last.pt"), b"x")
+    with pytest.raises(RunError, match=r"cannot write /sys/last\.pt: no permission to write there"):
+        storage.write(Path("/sys/last.pt"), b"x")
 
 
 def test_publish_shows_the_newest_under_a_second_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two, shown = tmp_path / "one", tmp_path / "two", tmp_path / "shown"
-    atomic.write(one, b"1")
-    atomic.write(two, b"2")
+    storage.write(one, b"1")
+    storage.write(two, b"2")
     for source in (one, two, two, one):
-        atomic.publish(source, shown)
+        storage.publish(source, shown)
         assert shown.read_bytes() == source.read_bytes()
-    atomic.write(one, b"3")
+    storage.write(one, b"3")
     assert shown.read_bytes() == b"1"
 
     def refuse(*arguments: object) -> None:
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
-    atomic.publish(one, shown)
+    storage.publish(one, shown)
     assert shown.read_bytes() == b"3"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "shown", "two"]
