@@ -117,7 +117,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     scheduler = config.get("scheduler")
     return Experiment(
         name=plain.get("name") or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config)),
-        config={key: value for key, value in plain.items() if key not in UNSTORED},
+        config=stored_config(plain, with_operators=uses_operators(config)),
         seed=seed,
         source=source,
         partition=partition,
@@ -128,6 +128,14 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         build_metrics=metrics,
         settings=settings,
     )
+
+
+def stored_config(plain: Mapping[str, Any], *, with_operators: bool) -> dict[str, Any]:
+    """What a run records: what was computed, not how it was asked for; "-" where neurons have no operators."""
+    kept = {key: value for key, value in plain.items() if key not in UNSTORED}
+    if not with_operators:
+        kept = {key: value for key, value in kept.items() if key not in ("operators", "initialisation")} | {"ops": "-"}
+    return kept
 
 
 def default_name(choices: Mapping[str, Any], ops: Sequence[str], with_operators: bool) -> str:

@@ -34,7 +34,7 @@ def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[s
         _write_curves(writer, folder / "metrics.csv")
         _write_layout(writer, results)
         kept = (bool, int, float, str)
-        scalars = {key: value for key, value in _flat(parameters).items() if isinstance(value, kept)}
+        scalars = {key: value for key, value in hyperparameters(parameters).items() if isinstance(value, kept)}
         # The experiment record is left out: TensorBoard then finds the columns of all runs itself.
         _, start, end = hparams(scalars, tags)
         if failed:
@@ -90,8 +90,18 @@ def _tag(key: str) -> str:
     return metric if part == "test" else f"{part}_{metric}"
 
 
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """One level of scalars for the HParams row: operators as "sine+exp", parameters only of those, no class paths."""
+    ops = config.get("ops", "-")
+    used = list(ops) if isinstance(ops, Mapping) else []
+    named = {name: value for name, value in config.get("operators", {}).items() if name in used}
+    flat = _flat({**config, "operators": named, "ops": "+".join(used) or "-", "metrics": "+".join(config["metrics"])})
+    flat["model"] = str(config["model"]["_target_"]).rpartition(".")[2]
+    return {key: value for key, value in flat.items() if not key.endswith("_target_")}
+
+
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"optimizer": {"lr": 1}} -> {"optimizer.lr": 1}; lists become "a,b", sets of operators "sine+exp"."""
+    """{"optimizer": {"lr": 1}} -> {"optimizer.lr": 1}; lists become "a,b"."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         name = f"{prefix}{key}"

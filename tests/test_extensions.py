@@ -1,0 +1,187 @@
+"""A user's operator, metric, network and data from outside: one file and one yaml each, nothing of ours edited."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onn_runner.cli.run import main
+
+SMALL = (
+    "data.photographs=[camera,coins,moon,page]",
+    "data.patches=4",
+    "data.patch=24",
+    "data.max_side=96",
+    "network.channels=[4]",
+    "partition.folds=2",
+    "trainer.epochs=1",
+    "trainer.tensorboard=false",
+)
+
+OPERATOR = """
+from dataclasses import dataclass
+import torch
+from onn_runner.ops import Nodal
+
+def swirl(w, x, gain=1.0):
+    return torch.sin(gain * w * x) * torch.cos(x)
+
+@dataclass(frozen=True, kw_only=True)
+class Bump(Nodal):
+    width: float = 1.0
+
+    def __call__(self, w, x):
+        return w * torch.exp(-(x / self.width) ** 2)
+"""
+
+METRIC = """
+import torch
+from torchmetrics import Metric
+
+class Worst(Metric):
+    higher_is_better = False
+    full_state_update = False
+
+    def __init__(self):
+        super().__init__()
+        self.add_state("largest", default=torch.zeros(()), dist_reduce_fx="max")
+
+    def update(self, prediction, target):
+        self.largest = torch.maximum(self.largest, (prediction - target).abs().max())
+
+    def compute(self):
+        return self.largest
+"""
+
+SWIRL = """# @package _global_
+# sin(gain w x) cos(x)
+operators:
+  swirl:
+    _target_: mine_ops.swirl
+    _partial_: true
+    gain: 1.0
+ops:
+  swirl: ${operators.swirl}
+"""
+
+BUMP = """# @package _global_
+# w exp(-(x/width)^2)
+operators:
+  bump:
+    _target_: mine_ops.Bump
+    width: 0.5
+ops:
+  bump: ${operators.bump}
+"""
+
+WORST = """# @package _global_
+# Largest error of an item
+metrics:
+  worst:
+    _target_: mine_metric.Worst
+"""
+
+YAML = {"ops/swirl.yaml": SWIRL, "ops/bump.yaml": BUMP, "metric/worst.yaml": WORST}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine_ops.py").write_text(OPERATOR)
+    (tmp_path / "mine_metric.py").write_text(METRIC)
+    for name, text in YAML.items():
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def results(where: Path) -> dict:
+    (path,) = where.glob("outputs/*/*/results.json")
+    return json.loads(path.read_text())
+
+
+def test_a_users_operators_and_metric_are_like_the_built_in_ones(mine, capsys):
+    code = main(
+        [
+            "--config-dir",
+            str(mine / "mine"),
+            "ops=[sine,swirl,bump]",
+            "operators.swirl.gain=2",
+            "metric=[psnr,worst]",
+            *SMALL,
+        ]
+    )
+    assert code == 0
+    content = results(mine)
+    assert content["higher_is_better"] == {"psnr": True, "worst": False}
+    assert content["cv"]["test/worst"]["mean"] > 0
+    facts = content["network"]["rows"][0]["facts"]
+    assert [list(pair) for pair in facts["operators"]] == [["sine", 2], ["swirl", 1], ["bump", 1]]
+    assert facts["computed_by"] == "chebyshev"
+    assert "WORST ↓" in capsys.readouterr().out
+
+
+def test_a_users_operator_is_resumed_with_its_folder(mine):
+    words = ["--config-dir", str(mine / "mine"), "ops=[swirl]", *SMALL]
+    assert main(words) == 0
+    (run,) = (path.parent for path in mine.glob("outputs/*/*/run.json"))
+    assert main([f"resume={run}", "trainer.epochs=2"]) == 0
+    assert results(mine)["folds"][0]["starts"][0]["epochs_run"] == 2
+
+
+def test_operators_that_only_a_layer_names_are_found_with_their_parameters(mine):
+    code = main(
+        ["ops=sine", "model.layers=[[bump,mul]]", "--config-dir", str(mine / "mine"), "operators.bump.width=2", *SMALL]
+    )
+    assert code == 0
+    operators = results(mine)["network"]["rows"][0]["facts"]["operators"]
+    assert [list(pair) for pair in operators] == [["bump", 2], ["mul", 2]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ops=[sine,swril]"], "Did you mean swirl"),
+        (["ops=[swirl]", "operators.swirl.gian=2"], "operators.swirl.gain"),
+        (["ops=sine", "model.layers=[[sine,bmup]]"], "Did you mean bump"),
+    ],
+)
+def test_misspelt_own_names_are_told_like_the_built_in_ones(mine, capsys, words, message):
+    assert main(["--config-dir", str(mine / "mine"), *words, *SMALL]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("preset", ["default", "fastonn", "gop"])
+def test_every_operator_runs_under_every_preset(mine, preset):
+    names = "mul,cubic,quadratic,sine,exp,sinh,sinc,chirp,gaussian,dog,log"
+    code = main([f"ops={names}", f"operators={preset}", "dry_run=true", *SMALL, "network.channels=[11]"])
+    assert code == 0
+
+
+@pytest.mark.parametrize("pool", ["sum", "mean", "median", "max", "min", "correlation2", "correlation3"])
+def test_every_pool_trains(mine, pool):
+    assert main([f"model.pool={pool}", "ops=sine,exp", *SMALL]) == 0
+    computed = results(mine)["network"]["rows"][0]["facts"]["computed_by"]
+    assert computed == ("chebyshev" if pool in ("sum", "mean") else "tapwise")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["model=self_onn", f"model.q={q}"] for q in (1, 5)),
+        *(["model=quadratic", f"model.type={kind}"] for kind in ("t2", "t3", "t4", "t2_4", "quadralib")),
+        ["model=onn", "compute=tapwise"],
+        ["model=onn", "compute=reference"],
+        ["model=onn", "network.output=same"],
+        ["network.channels=[4,6]", "network.kernels=[5,4,3]", "network.sampling=[max2,up2,none]"],
+    ],
+    ids=" ".join,
+)
+def test_every_neuron_type_and_kernel_trains(mine, words):
+    assert (
+        main([*words, *SMALL[:4], *SMALL[5:], *([] if "network.channels=[4,6]" in words else ["network.channels=[4]"])])
+        == 0
+    )
+    assert results(mine)["status"] == "done"
