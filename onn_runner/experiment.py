@@ -123,7 +123,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         partition=partition,
         task=make(config.task, "task"),
         build_network=network,
-        build_optimizer=constructor(config.optimizer, "optimizer"),
+        build_optimizer=build_optimizer(config.optimizer),
         schedule=None if scheduler is None else make(scheduler, "scheduler"),
         build_metrics=metrics,
         settings=settings,
@@ -174,15 +174,22 @@ def build_operators(config: DictConfig, request: Request) -> tuple[dict[str, Any
     catalogue = {}
     for name in used:
         node = operator_node(config, name, request.config_dirs)
-        built = make(node, f"operators.{name}") if "_target_" in node else None
-        if built is None:
+        if "_target_" not in node:
             raise ConfigError(f"operators.{name} has no _target_: give the class or function that computes psi(w, x)")
         try:
-            catalogue[name] = as_nodal(built)
+            catalogue[name] = as_nodal(nodal_of(node, f"operators.{name}"))
         except TypeError as error:
             raise ConfigError(f"operators.{name}: {error}") from error
     refuse_idle_parameters(request.overrides, used)
     return {name: catalogue[name] for name in names}, catalogue
+
+
+def nodal_of(node: DictConfig, key: str) -> Any:
+    """The object of a class's node; for a plain function psi(w, x), the function with its parameters bound."""
+    build = constructor(node, key)
+    if "w" in signature_of(build) and "x" in signature_of(build):
+        return build
+    return make(node, key)
 
 
 def layer_names(layers: Any) -> list[str]:
@@ -217,7 +224,7 @@ def refuse_idle_parameters(overrides: Sequence[str], used: Sequence[str]) -> Non
             raise ConfigError(f"{override.lstrip('+')} has no effect: no layer uses {parts[1]}, only {', '.join(used)}")
 
 
-def constructor(node: DictConfig, key: str, *, ignore: Sequence[str] = ()) -> Callable[..., Any]:
+def constructor(node: DictConfig, key: str) -> Callable[..., Any]:
     """The target of a config node with its parameters bound. Raises ConfigError naming the key."""
     if not isinstance(node, DictConfig) or "_target_" not in node:
         raise ConfigError(f"{key} has no _target_: choose an option of the group ('onn list' shows them)")
@@ -228,7 +235,25 @@ def constructor(node: DictConfig, key: str, *, ignore: Sequence[str] = ()) -> Ca
             raise error.__cause__ from error
         raise ConfigError(f"{key}: {' '.join(str(error).split())}") from error
     assert callable(built)
+    accepted = signature_of(built)
+    if isinstance(built, partial) and all(p.kind is not p.VAR_KEYWORD for p in accepted.values()):
+        for name in built.keywords:
+            if name not in accepted:
+                raise unknown("key", f"{key}.{name}", [f"{key}.{option}" for option in accepted])
     return built
+
+
+def build_optimizer(node: DictConfig) -> Callable[..., Any]:
+    """The optimizer's constructor, tried on one number. Raises ConfigError for values that it refuses."""
+    import torch
+
+    build = constructor(node, "optimizer")
+    try:
+        build([torch.nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError) as error:
+        values = ", ".join(f"{name}={value}" for name, value in node.items() if str(name) != "_target_")
+        raise ConfigError(f"{node['_target_']} refuses optimizer.* ({values}): {error}") from error
+    return build
 
 
 def signature_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -58,7 +58,6 @@ SWIRL = """# @package _global_
 operators:
   swirl:
     _target_: mine_ops.swirl
-    _partial_: true
     gain: 1.0
 ops:
   swirl: ${operators.swirl}
