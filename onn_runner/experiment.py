@@ -251,7 +251,7 @@ def build_optimizer(node: DictConfig) -> Callable[..., Any]:
     try:
         build([torch.nn.Parameter(torch.zeros(1))])
     except (TypeError, ValueError) as error:
-        values = ", ".join(f"{name}={value}" for name, value in node.items() if str(name) != "_target_")
+        values = ", ".join(f"{name!s}={value}" for name, value in node.items() if str(name) != "_target_")
         raise ConfigError(f"{node['_target_']} refuses optimizer.* ({values}): {error}") from error
     return build
 
