@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+import onn_runner
 from onn_runner.cli.run import main
 
 SMALL = (
@@ -199,7 +200,7 @@ def test_a_finished_run_resumed_does_nothing_again(finished, monkeypatch, capsys
 
 def begin(work: Path, *words: str) -> subprocess.Popen:
     program = [sys.executable, "-c", "import sys; from onn_runner.cli.run import main; sys.exit(main())"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(onn_runner.__file__).parents[1])}
     return subprocess.Popen(
         [*program, *words], cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

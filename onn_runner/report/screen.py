@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     if stream.isatty():
         return Console(file=stream, highlight=False)
-    return Console(file=stream, highlight=False, width=int(os.environ.get("COLUMNS", PLAIN_WIDTH)), no_color=True)
+    return Console(file=stream, highlight=False, width=PLAIN_WIDTH, no_color=True)
 
 
 def show_rows(
@@ -37,7 +38,8 @@ def show_rows(
     left: Sequence[int] = (0,),
 ) -> None:
     """A table with the columns `left` of words and the others of figures, to the right."""
-    grid = RichTable(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    out.print(Text(title, style="bold"))
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, heading in enumerate(headings):
         grid.add_column(Text(heading), justify="left" if position in left else "right", overflow="fold")
     for position, row in enumerate(rows):
@@ -48,8 +50,30 @@ def show_rows(
 
 
 def show_table(out: Console, table: Table) -> None:
-    """The final table of a run."""
-    show_rows(out, table.title, table.headings, table.rows, sections=table.sections, notes=table.notes)
+    """The final table of a run; in a narrow terminal the columns that matter least are left out, and that is said."""
+    kept = fitting(table, out.width)
+    notes = list(table.notes)
+    if len(kept) < len(table.headings):
+        left_out = [heading for position, heading in enumerate(table.headings) if position not in kept]
+        notes.append(f"no room here for {', '.join(left_out)}: table.md has them")
+    headings = [table.headings[position] for position in kept]
+    rows = [[row[position] for position in kept] for row in table.rows]
+    show_rows(out, table.title, headings, rows, sections=table.sections, notes=notes)
+
+
+def fitting(table: Table, width: int) -> list[int]:
+    """Positions of the columns that fit: the first three always, then whole originals, then the rest from the left."""
+    gap = 3
+    sizes = [
+        max(len(row[position]) for row in (table.headings, *table.rows)) + gap
+        for position in range(len(table.headings))
+    ]
+    order = sorted(range(3, len(sizes)), key=lambda position: not table.headings[position].startswith("whole"))
+    kept = list(range(min(3, len(sizes))))
+    for position in order:
+        if sum(sizes[p] for p in [*kept, position]) <= width:
+            kept.append(position)
+    return sorted(kept)
 
 
 def show_places(out: Console, folder: Path) -> None:
@@ -74,6 +98,4 @@ def relative(folder: Path) -> str:
 
 def quoted(text: str) -> str:
     """`text` as one word of a shell."""
-    import shlex
-
     return shlex.quote(text)
