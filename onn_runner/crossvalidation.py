@@ -20,7 +20,7 @@ from onn_runner import seeding, storage
 from onn_runner.data.base import Source
 from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError
 from onn_runner.metric.base import ItemMetric
-from onn_runner.overview import describe
+from onn_runner.overview import describe, show_device, threads_for
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold, Partition
 from onn_runner.report import folder as folders
@@ -30,6 +30,7 @@ from onn_runner.report import tensorboard as events
 from onn_runner.report.folder import RunFolder
 from onn_runner.task import baseline
 from onn_runner.task.base import Task
+from onn_runner.trainer.device import busy, threads
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.fold import check, train_fold
 from onn_runner.trainer.interrupt import StopRequest
@@ -161,16 +162,22 @@ def carry_out(
     if resume is None:
         folds: Sequence[Fold] = experiment.partition.split(experiment.source)
         summary = describe(out, experiment, folds)
-        folder = begin(experiment, folds, fixed_folder, origin)
+        count = threads_for(experiment, summary)
+        folder = begin(experiment, folds, fixed_folder, {**origin, "threads": count})
     else:
         folder = RunFolder(resume)
         folds = reopen(experiment, folder, check_resumable)
         summary = describe(out, experiment, folds)
-    with folder.lock(), StopRequest().install() as stop, make_reporter() as reporter:
+        # Sums over another number of threads differ in their last bits.
+        count = folder.read_record().get("threads") or threads_for(experiment, summary)
+    with threads(count), folder.lock(), StopRequest().install() as stop, make_reporter() as reporter:
+        show_device(out, experiment, count)
+        warning = busy(count)
+        if warning:
+            reporter.warn(warning)
+            reporter.note(f"warning: {warning}")
         if resume is not None:
             record = folder.read_record()
-            # Sums over another number of threads differ in their last bits.
-            torch.set_num_threads(record.get("threads") or torch.get_num_threads())
             folder.update_record(status="running", resumed=[*record["resumed"], folders.now()])
             storage.write_text(folder.config, as_yaml(experiment.config))
         session = Session(experiment, folder, folds, summary.as_plain(), reporter, stop, out, time.monotonic(), {}, {})
@@ -181,9 +188,7 @@ def carry_out(
     return finish(session)
 
 
-def begin(
-    experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, origin: Mapping[str, Sequence[str]]
-) -> RunFolder:
+def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, origin: Mapping[str, Any]) -> RunFolder:
     """A new run folder with the config, the command and the split in it."""
     for fold in folds:
         check(experiment.job(fold, Path()))
@@ -191,7 +196,7 @@ def begin(
     with torch.random.fork_rng(devices=[]):
         Engine(experiment.job(folds[0], Path()), 0, higher=True)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
-    storage.write_json(folder.record, {**folders.describe(**origin), "threads": torch.get_num_threads()})
+    storage.write_json(folder.record, folders.describe(**origin))
     storage.write_text(folder.config, as_yaml(experiment.config))
     storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=experiment.source.fingerprint()))
     return folder

@@ -14,6 +14,7 @@ from onn_runner.network.summary import Summary, summarise
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold
 from onn_runner.report import screen
+from onn_runner.trainer.device import choose_device, sensible_threads, threads
 from onn_runner.trainer.estimate import seconds_per_step
 from onn_runner.trainer.fold import check
 
@@ -28,9 +29,26 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sum
     out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:
         out.print(Text(f"  {line}"))
-    summary = summarise(experiment.example_network(), source.shape.input, example=example_batch(experiment, folds))
+    with threads(1):
+        example = example_batch(experiment, folds)
+        summary = summarise(experiment.example_network(), source.shape.input, example=example)
     show_summary(out, summary)
     return summary
+
+
+def threads_for(experiment: Experiment, summary: Summary) -> int:
+    """`trainer.threads`, or as many as a training step of this network keeps busy."""
+    settings = experiment.settings
+    if settings.threads is not None:
+        return settings.threads
+    return sensible_threads(summary.macs * settings.batch_size)
+
+
+def show_device(out: Console, experiment: Experiment, count: int) -> None:
+    """What computes: `Computing on cpu (1 thread), fp32`."""
+    device = choose_device(experiment.settings.device)
+    where = f"{device} ({count} thread{'s' * (count != 1)})" if device.type == "cpu" else f"{device}"
+    out.print(Text(f"Computing on {where}, {experiment.settings.precision}"))
 
 
 def example_batch(experiment: Experiment, folds: Sequence[Fold]) -> torch.Tensor:
@@ -69,11 +87,14 @@ def describe_only(experiment: Experiment) -> None:
     """dry_run: everything built and printed, the time estimated from a few real steps, nothing trained or written."""
     out = screen.console()
     folds = experiment.partition.split(experiment.source)
-    describe(out, experiment, folds)
+    summary = describe(out, experiment, folds)
     for fold in folds:
         check(experiment.job(fold, Path()))
     settings, source = experiment.settings, experiment.source
-    step = seconds_per_step(experiment.job(folds[0], Path()))
+    count = threads_for(experiment, summary)
+    show_device(out, experiment, count)
+    with threads(count):
+        step = seconds_per_step(experiment.job(folds[0], Path()))
     steps = sum(-(-len(fold.train) // settings.batch_size) for fold in folds) * settings.epochs * settings.starts
     # Validation is a forward pass without gradients: about a third of a step for the same items.
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))

@@ -121,7 +121,7 @@ def create(name: str, *, root: Path, fixed: Path | None = None) -> RunFolder:
     raise RunError(f"cannot make a new folder in {parent}: 999 runs started in one second")
 
 
-def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequence[str]) -> dict[str, Any]:
+def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequence[str], threads: int) -> dict[str, Any]:
     """What run.json says at the start of a run."""
     return {
         "schema": RUN_SCHEMA,
@@ -129,6 +129,7 @@ def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequenc
         "command": list(command),
         "overrides": list(overrides),
         "flags": list(flags),
+        "threads": threads,
         "started": now(),
         "resumed": [],
         "versions": versions(),

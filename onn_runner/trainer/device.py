@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -91,6 +92,34 @@ def threads(count: int | None) -> Iterator[None]:
     finally:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
+
+
+MACS_PER_THREAD = 200_000_000
+
+
+def sensible_threads(macs: int) -> int:
+    """How many CPU threads a step of so many multiply-accumulates (forward) keeps busy: a function of the work alone.
+
+    Small steps gain little from a second thread, and where other processes compute too, threads that wait for each
+    other make them a hundred times slower. OMP_NUM_THREADS is obeyed where it is set.
+    """
+    most = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ:
+        return most
+    return max(1, min(most, macs // MACS_PER_THREAD))
+
+
+def busy(count: int) -> str | None:
+    """A warning where `count` threads would wait for a core that others use; None where there is no such danger."""
+    if count < 2 or not hasattr(os, "getloadavg"):
+        return None
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load + count <= cores + 1.5:
+        return None
+    return (
+        f"other programs keep {load:.1f} of {cores} cores busy: {count} threads that wait for each other can be many "
+        "times slower than one; trainer.threads=1 helps (and can change the last digits of numbers)"
+    )
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_record_says_what_ran(tmp_path):
-    content = folder.describe(command=["onn-run", "seed=1"], overrides=["seed=1"], flags=[])
+    content = folder.describe(command=["onn-run", "seed=1"], overrides=["seed=1"], flags=[], threads=1)
     run = RunFolder(tmp_path)
     run.record.write_text(json.dumps(content))
     run.update_record(status="done")

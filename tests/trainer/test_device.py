@@ -1,5 +1,7 @@
 """Devices and precisions by name."""
 
+import os
+
 import pytest
 import torch
 
@@ -93,3 +95,21 @@ def test_training_on_a_gpu(precision: str, tmp_path: object) -> None:
     result = train_fold(job, reporter=QuietReporter(), stop=StopRequest())
     assert result.status == "done"
     assert result.starts[0].test["test/psnr"] > 15
+
+
+def test_threads_follow_the_work_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with device.threads(4):
+        counts = [device.sensible_threads(macs) for macs in (0, 48_000_000, 399_000_000, 400_000_000, 10**12)]
+        assert counts == [1, 1, 1, 2, 4]
+        monkeypatch.setenv("OMP_NUM_THREADS", "4")
+        assert device.sensible_threads(0) == 4
+
+
+def test_a_busy_machine_is_told_where_threads_would_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 3.0, 3.0))
+    assert device.busy(1) is None
+    assert "trainer.threads=1 helps" in (device.busy(2) or "")
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 3.0, 3.0))
+    assert device.busy(2) is None
