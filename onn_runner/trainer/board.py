@@ -43,7 +43,7 @@ class EventBoard:
 
         self.folder = folder
         try:
-            self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
+            self.writer = SummaryWriter(str(folder), purge_step=epoch + 1)
         except OSError as error:
             raise storage.failure(folder, error) from error
 

@@ -74,6 +74,17 @@ def test_events_after_the_last_checkpoint_are_hidden_on_resume(tmp_path: Path) -
         assert found[key] == values
 
 
+def test_events_from_before_the_first_checkpoint_are_hidden_on_resume(tmp_path: Path) -> None:
+    run(tmp_path, epochs=1, preview_items=2, build_scheduler=None)
+    for path in [*tmp_path.glob("*.pt"), tmp_path / "status.json"]:
+        path.unlink()
+    run(tmp_path, epochs=2, preview_items=2, build_scheduler=None)
+    found = scalars(tmp_path)
+    for key, values in expected(tmp_path):
+        assert found[key] == values
+    assert [event.step for event in read(tmp_path).Images("input_output_target")] == [1, 2]
+
+
 def test_events_do_not_change_a_number(tmp_path: Path) -> None:
     run(tmp_path / "with", epochs=2)
     train_fold(make_job(tmp_path / "without", epochs=2), reporter=QuietReporter(), stop=StopRequest())
