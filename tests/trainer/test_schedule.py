@@ -52,6 +52,11 @@ def test_epoch_curves_are_those_of_torch(ours: Any, torchs: Any) -> None:
     assert rates(ours, epochs=6) == pytest.approx(rates(torchs, epochs=6), rel=1e-12)
 
 
+def test_partial_of_torchs_scheduler_is_stepped_once_an_epoch() -> None:
+    found = rates(functools.partial(lr_scheduler.StepLR, step_size=3), epochs=5, steps=2)
+    assert found == pytest.approx([0.1] * 6 + [0.01] * 4, rel=1e-12)
+
+
 def test_one_cycle_is_that_of_torch_but_for_its_last_step() -> None:
     steps, epochs = 5, 4
     chosen = optimizer()
@@ -102,7 +107,17 @@ def test_plateau_knows_the_direction(higher: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "build", [schedule.Cosine(), schedule.OneCycle(), schedule.Step(size=1), schedule.Plateau(patience=0)]
+    "build",
+    [
+        schedule.Cosine(),
+        schedule.OneCycle(),
+        schedule.Step(size=1),
+        schedule.Plateau(patience=0),
+        functools.partial(lr_scheduler.StepLR, step_size=3),
+        functools.partial(lr_scheduler.StepLR, step_size=2, gamma=0.5),
+        functools.partial(lr_scheduler.CosineAnnealingLR, T_max=6),
+        functools.partial(lr_scheduler.ReduceLROnPlateau, patience=0),
+    ],
 )
 def test_restored_schedule_goes_on_with_the_same_rates(build: Any) -> None:
     def make(epochs: int) -> tuple[torch.optim.SGD, schedule.Schedule]:
