@@ -177,9 +177,7 @@ def carry_out(
             reporter.warn(warning)
             reporter.note(f"warning: {warning}")
         if resume is not None:
-            record = folder.read_record()
-            folder.update_record(status="running", resumed=[*record["resumed"], folders.now()])
-            storage.write_text(folder.config, as_yaml(experiment.config))
+            note_resumption(experiment, folder, origin, reporter)
         session = Session(experiment, folder, folds, summary.as_plain(), reporter, stop, out, time.monotonic(), {}, {})
         reporter.run_started(len(folds), experiment.settings.starts, experiment.settings.epochs)
         with closing(session):
@@ -196,10 +194,28 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
     with torch.random.fork_rng(devices=[]):
         Engine(experiment.job(folds[0], Path()), 0, higher=True)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
-    storage.write_json(folder.record, folders.describe(**origin))
     storage.write_text(folder.config, as_yaml(experiment.config))
     storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=experiment.source.fingerprint()))
+    # Last: what has a run.json can be resumed.
+    storage.write_json(folder.record, folders.describe(**origin))
     return folder
+
+
+def note_resumption(
+    experiment: Experiment, folder: RunFolder, origin: Mapping[str, Sequence[str]], reporter: QuietReporter
+) -> None:
+    """Record who goes on and with what; warnings of the processes before stay."""
+    record = folder.read_record()
+    entry, warning = folders.resumption(record, origin["command"])
+    with contextlib.suppress(OSError, ValueError):
+        for text in json.loads(folder.results.read_text())["warnings"]:
+            reporter.warn(text)
+    if warning:
+        reporter.warn(warning)
+        reporter.note(f"warning: {warning}")
+    # The overrides before the config: a run stopped here is resumed as it was asked for last.
+    folder.update_record(status="running", overrides=list(origin["overrides"]), resumed=[*record["resumed"], entry])
+    storage.write_text(folder.config, as_yaml(experiment.config))
 
 
 def reopen(
@@ -238,18 +254,18 @@ def finish(session: Session) -> tuple[int, float | None, Path]:
     results = session.save("done")
     final = table.build(results)
     storage.write_text(session.folder.path / "table.md", table.markdown(final))
-    failed = all(result.status == "diverged" for result in session.results.values())
+    failed = bool(results["status"] == "diverged")
     events.write_run(session.folder.path, results, parameters=session.experiment.config, failed=failed)
     screen.show_table(session.out, final)
-    screen.show_places(session.out, session.folder.path)
-    return (1 if results["status"] == "diverged" else 0), score(results), session.folder.path
+    screen.show_places(session.out, session.folder.path, monitor=results["monitor"])
+    return int(failed), score(results), session.folder.path
 
 
 def score(results: Mapping[str, Any]) -> float | None:
-    """The monitored value's mean over folds, for sweepers; the worst value where no fold has one."""
+    """The monitored value's mean over folds, for sweepers; the worst value where a fold has none."""
     monitor = results["monitor"]
     mean = results["cv"].get(monitor, {}).get("mean")
-    if mean is None:
+    if mean is None or any(fold["best_start"] is None for fold in results["folds"]):
         higher = results["higher_is_better"].get(monitor.partition("/")[2], False)
         return -math.inf if higher else math.inf
     return float(mean)

@@ -116,7 +116,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     metrics()
     scheduler = config.get("scheduler")
     return Experiment(
-        name=plain.get("name") or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config)),
+        name=checked_name(plain.get("name"))
+        or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config)),
         config=stored_config(plain, with_operators=uses_operators(config)),
         seed=seed,
         source=source,
@@ -136,6 +137,16 @@ def stored_config(plain: Mapping[str, Any], *, with_operators: bool) -> dict[str
     if not with_operators:
         kept = {key: value for key, value in kept.items() if key not in ("operators", "initialisation")} | {"ops": "-"}
     return kept
+
+
+def checked_name(name: Any) -> str | None:
+    """`name`, a folder below outputs/. Raises ConfigError for what would lie elsewhere."""
+    if name is None:
+        return None
+    text = str(name)
+    if isinstance(name, bool | dict | list) or not text.strip() or Path(text).is_absolute() or ".." in Path(text).parts:
+        raise ConfigError(f"name (={name!r}) must be a word for a folder below outputs/, without '..'; null makes one")
+    return text
 
 
 def default_name(choices: Mapping[str, Any], ops: Sequence[str], with_operators: bool) -> str:

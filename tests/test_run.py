@@ -149,12 +149,28 @@ def test_more_epochs_go_on_from_where_a_finished_run_stood(work):
     assert main(["model=conv", *SMALL]) == 0
     run = only_run(work)
     assert main([f"resume={run}", "trainer.epochs=3"]) == 0
+    assert main([f"resume={run}"]) == 0, "the command that an interrupted run prints must know of the added epochs"
     results = json.loads((run / "results.json").read_text())
     assert [fold["starts"][0]["epochs_run"] for fold in results["folds"]] == [3, 3]
     epochs = [
         row["epoch"] for row in rows(run / "metrics.csv") if (row["fold"], row["metric"]) == ("0", "learning_rate")
     ]
     assert epochs == ["1", "2", "3"]
+
+
+def test_items_split_without_regard_to_groups_are_told_and_photographs_not_scored(work, capsys):
+    assert main(["model=conv", "partition=kfold", *SMALL]) == 0
+    results = json.loads((only_run(work) / "results.json").read_text())
+    assert "test/psnr" in results["cv"]
+    assert not any(key.startswith("photo/") for key in results["cv"])
+    assert "4 of the test groups are also trained on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["true", "../elsewhere", "/tmp/elsewhere", "'  '"])
+def test_a_name_is_a_folder_below_outputs(work, capsys, name):
+    assert main([f"name={name}", "model=conv", *SMALL]) == 2
+    assert "must be a word for a folder below outputs/" in capsys.readouterr().err
+    assert list(work.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 a run failed, 2 refused, 130 interrupted."""
     typed = list(sys.argv[1:] if argv is None else argv)
+    threading.excepthook = in_background
     try:
         code = answer(typed)
         sys.stdout.flush()
@@ -40,6 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
+
+
+def in_background(failed: threading.ExceptHookArgs) -> None:
+    """A thread that writes events on a full disk gets one line; the run itself tells the rest."""
+    if issubclass(failed.exc_type, OSError):
+        note(f"a background writer stopped: {failed.exc_value}")
+    else:
+        threading.__excepthook__(failed)
 
 
 def note(text: str) -> None:

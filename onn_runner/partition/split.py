@@ -47,8 +47,17 @@ def describe(folds: Sequence[Fold], items: Partitionable) -> list[str]:
             parts.append(
                 f"{part} {len(indices)} items of {groups} group{'s' * (groups != 1)}" if indices else f"no {part}"
             )
+        shared = len(shared_groups(fold, items))
+        if shared:
+            parts.append(f"{shared} of the test groups are also trained on (partition=group_kfold keeps them apart)")
         lines.append(f"fold {fold.index}: {', '.join(parts)}")
     return lines
+
+
+def whole_groups(fold: Fold, items: Partitionable) -> list[str]:
+    """Groups that lie wholly in the test part, in the order of its items: only these may be scored as wholes."""
+    shared = shared_groups(fold, items)
+    return [group for group in dict.fromkeys(items.groups[index] for index in fold.test) if group not in shared]
 
 
 def shared_groups(fold: Fold, items: Partitionable) -> set[str]:

@@ -77,7 +77,12 @@ class RunFolder:
 
         Raises ConfigError where another process holds it.
         """
-        with (self.path / ".lock").open("w") as handle:
+        path = self.path / ".lock"
+        try:
+            opened = path.open("w")
+        except OSError as error:
+            raise storage.failure(path, error) from error
+        with opened as handle:
             if fcntl is not None:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,6 +140,18 @@ def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequenc
         "versions": versions(),
         "git": git_state(Path.cwd()),
     }
+
+
+def resumption(record: Mapping[str, Any], command: Sequence[str]) -> tuple[dict[str, Any], str | None]:
+    """(the entry for `resumed`, a warning where the software is not the one that the run began with)."""
+    current, began = versions(), record.get("versions", {})
+    changed = [
+        f"{name} {began.get(name, 'absent')} -> {version}"
+        for name, version in current.items()
+        if name in ("onn-runner", "python", "torch") and began.get(name) != version
+    ]
+    warning = f"resumed with other versions ({', '.join(changed)}): last digits may differ" if changed else None
+    return {"at": now(), "command": list(command), "versions": dict(current)}, warning
 
 
 def now() -> str:

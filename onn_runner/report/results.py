@@ -28,12 +28,17 @@ RESULTS_SCHEMA = 1
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Mean and sample standard deviation (n - 1) over folds; std is None for a single fold."""
-    finite = [value for value in values if value is not None and math.isfinite(value)]
+    """Mean and sample standard deviation (n - 1) over folds; std is None for a single fold.
+
+    A value that is not finite (the PSNR of a perfect prediction is infinite) makes the mean so, it is not left out.
+    """
+    if not values:
+        return {"mean": None, "std": None, "folds": 0}
+    known = all(math.isfinite(value) for value in values)
     return {
-        "mean": statistics.fmean(finite) if finite else None,
-        "std": statistics.stdev(finite) if len(finite) > 1 else None,
-        "folds": len(finite),
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if known and len(values) > 1 else None,
+        "folds": len(values),
     }
 
 
@@ -66,6 +71,16 @@ def _spreads(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {key: spread([score[key] for score in scores if key in score]) for key in keys}
 
 
+def divergence(fold: Mapping[str, Any], start: Mapping[str, Any]) -> str:
+    """Where a start diverged, in one line."""
+    where = start["diverged"]
+    step = f", step {where['step']}" if where["step"] else ""
+    return (
+        f"fold {fold['fold']} start {start['start']} diverged at epoch {where['epoch']}{step}: "
+        f"{where['what']}; first in {where['layer']}"
+    )
+
+
 def collect(
     *,
     name: str,
@@ -85,6 +100,7 @@ def collect(
     for start in filter(None, map(best_start, folds)):
         for key, count in start.get("left_out", {}).items():
             left_out[key] = left_out.get(key, 0) + count
+    told = [divergence(fold, start) for fold in folds for start in fold["starts"] if start.get("diverged")]
     return {
         "schema": RESULTS_SCHEMA,
         "name": name,
@@ -100,7 +116,7 @@ def collect(
             for name, scores in rows.items()
         },
         "left_out": {key: count for key, count in left_out.items() if count},
-        "warnings": list(warnings),
+        "warnings": list(dict.fromkeys([*told, *warnings])),
         "seconds": seconds,
     }
 

@@ -76,11 +76,11 @@ def fitting(table: Table, width: int) -> list[int]:
     return sorted(kept)
 
 
-def show_places(out: Console, folder: Path) -> None:
+def show_places(out: Console, folder: Path, *, monitor: str) -> None:
     """Where the checkpoints are and how to open TensorBoard."""
     shown = relative(folder)
     lines = (
-        f"Checkpoints:  {shown}{os.sep}fold_*{os.sep}best.pt (best epoch by validation), last.pt",
+        f"Checkpoints:  {shown}{os.sep}fold_*{os.sep}best.pt (best epoch by {monitor}), last.pt",
         f"Results:      {shown}{os.sep}results.json, table.md, metrics.csv, test_items.csv",
         f"TensorBoard:  tensorboard --logdir {quoted(shown)}",
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onn_runner.report.results import best_start
+from onn_runner.report.results import best_start, divergence
 
 UNITS = {"psnr": "dB", "snr": "dB"}
 PARTS = {"test": "", "photo": "whole "}
@@ -33,8 +33,10 @@ def decimals(value: float, metric: str) -> int:
 
 def figure(value: float | None, metric: str, *, places: int | None = None) -> str:
     """The value with `places` decimals, as many as suit it by default; "-" where there is no value."""
-    if value is None or not math.isfinite(value):
+    if value is None or math.isnan(value):
         return "-"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
     return f"{value:.{decimals(value, metric) if places is None else places}f}"
 
 
@@ -73,7 +75,8 @@ def build(results: Mapping[str, Any]) -> Table:
     first = ("", "epoch", *(heading(key, better.get(key.partition("/")[2])) for key in keys), "s/epoch")
     rows = [_fold_row(fold, keys) for fold in results["folds"]]
     sections = [len(rows)]
-    rows.append(("mean ± std", "", *_spread_cells(results["cv"], keys), _seconds(results["folds"])))
+    label = "mean ± std" + _of_folds(results)
+    rows.append((label, "", *_spread_cells(results["cv"], keys), _seconds(results["folds"])))
     if results["cv_starts"]:
         rows.append(("mean over starts", "", *_spread_cells(results["cv_starts"], keys), ""))
     if results["baselines"]:
@@ -97,6 +100,13 @@ def _fold_row(fold: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
     return (label, "-" if epoch is None else str(epoch), *scores, f"{start['seconds_per_epoch']:.2f}")
 
 
+def _of_folds(results: Mapping[str, Any]) -> str:
+    """` (2 of 3 folds)` where a fold has no result: such a mean must not look like the baselines' over all."""
+    counted = sum(best_start(fold) is not None for fold in results["folds"])
+    total = len(results["folds"])
+    return "" if counted == total else f" ({counted} of {total} folds)"
+
+
 def _spread_cells(entries: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return [with_spread(entries.get(key), key.partition("/")[2]) for key in keys]
 
@@ -114,14 +124,7 @@ def _title(results: Mapping[str, Any]) -> str:
 
 def _notes(results: Mapping[str, Any]) -> tuple[str, ...]:
     notes = ["std: sample standard deviation over folds; the epoch is chosen by " + results["monitor"]]
-    for fold in results["folds"]:
-        for start in fold["starts"]:
-            if start.get("diverged"):
-                where = start["diverged"]
-                notes.append(
-                    f"fold {fold['fold']} start {start['start']} diverged at epoch {where['epoch']}, "
-                    f"step {where['step']}: {where['what']}; first in {where['layer']}"
-                )
+    notes += [divergence(fold, start) for fold in results["folds"] for start in fold["starts"] if start.get("diverged")]
     for key, count in results["left_out"].items():
         notes.append(f"{key}: {count} items without a defined score (constant target) are left out")
     return tuple(notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from onn_runner.partition.split import whole_groups
 from onn_runner.trainer import batches, records
 from onn_runner.trainer.evaluate import Evaluator, Scores
 from onn_runner.trainer.job import FoldJob
@@ -31,8 +32,8 @@ def test_scores(evaluator: Evaluator, job: FoldJob, start: int) -> TestScores:
 
     order = batches.in_order(len(part), job.settings.eval_batch_size)
     add(evaluator.score("test", source.fixed(part), order), [source.names[index] for index in part])
-    groups = list(dict.fromkeys(source.groups[index] for index in part))
-    whole = source.whole(groups)
+    groups = whole_groups(job.fold, source)
+    whole = source.whole(groups) if groups else None
     if whole is not None:
         count = len(whole)  # type: ignore[arg-type]
         names = getattr(whole, "names", groups if len(groups) == count else [f"whole[{n}]" for n in range(count)])

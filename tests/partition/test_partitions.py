@@ -15,7 +15,7 @@ from onn_runner.partition.base import Fold
 from onn_runner.partition.hold_out import HoldOut
 from onn_runner.partition.kfold import GroupKFold, KFold, StratifiedKFold
 from onn_runner.partition.leave_one_group_out import LeaveOneGroupOut
-from onn_runner.partition.split import as_plain, describe, from_plain, shared_groups
+from onn_runner.partition.split import as_plain, describe, from_plain, shared_groups, whole_groups
 from onn_runner.partition.splitter import Splitter
 
 
@@ -195,6 +195,10 @@ def test_a_split_of_another_schema_is_refused() -> None:
 
 def test_description_and_shared_groups() -> None:
     fold = Fold(0, (0, 1, 2), (), (3, 4, 10))
-    assert describe([fold], TWELVE) == ["fold 0: train 3 items of 1 group, no validation, test 3 items of 2 groups"]
+    (line,) = describe([fold], TWELVE)
+    assert line.startswith("fold 0: train 3 items of 1 group, no validation, test 3 items of 2 groups, 1 of the test ")
+    assert "group_kfold" in line
+    assert describe([replace(fold, test=(10,))], TWELVE)[0].endswith("test 1 items of 1 group")
+    assert whole_groups(fold, TWELVE) == ["c"]
     assert shared_groups(fold, TWELVE) == {"a"}
     assert shared_groups(replace(fold, test=(5, 10)), TWELVE) == set()

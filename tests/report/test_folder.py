@@ -92,3 +92,17 @@ def test_a_second_process_is_kept_out_until_the_first_ends(tmp_path):
         holder.communicate()
     with RunFolder(Path(tmp_path)).lock():
         pass
+
+
+def test_resuming_with_another_torch_is_told():
+    record = folder.describe(command=["onn-run"], overrides=[], flags=[], threads=1)
+    entry, warning = folder.resumption(record, ["onn-run", "resume=x"])
+    assert warning is None
+    assert entry["command"] == ["onn-run", "resume=x"]
+    record["versions"] = {**record["versions"], "torch": "2.0.0"}
+    assert "torch 2.0.0 -> " in folder.resumption(record, ["onn-run"])[1]
+
+
+def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
+    with pytest.raises(RunError, match=r"cannot write .*\.lock"), RunFolder(tmp_path / "gone").lock():
+        pass

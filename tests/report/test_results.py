@@ -76,6 +76,12 @@ def test_a_single_fold_has_no_deviation():
     assert entry == {"mean": 28.0, "std": None, "folds": 1}
 
 
+def test_an_infinite_score_is_not_hidden():
+    entry = results.spread([math.inf, 30.0, 31.0])
+    assert entry == {"mean": math.inf, "std": None, "folds": 3}
+    assert table.with_spread(entry, "psnr") == "inf"
+
+
 def test_diverged_folds_and_starts_are_left_out_and_named():
     where = {"epoch": 2, "step": 5, "layer": "layers.1", "what": "the loss is nan"}
     broken = start(0, math.nan, status="diverged", diverged=where)
@@ -84,6 +90,8 @@ def test_diverged_folds_and_starts_are_left_out_and_named():
     built = table.build(content)
     assert built.rows[0][0] == "fold 0 (1 of 2 starts diverged)"
     assert built.rows[1][:2] == ("fold 1 diverged", "-")
+    assert built.rows[2][0] == "mean ± std (1 of 2 folds)"
+    assert content["warnings"][0] == "fold 0 start 0 diverged at epoch 2, step 5: the loss is nan; first in layers.1"
     assert any(
         "fold 1 start 0 diverged at epoch 2, step 5: the loss is nan; first in layers.1" in n for n in built.notes
     )
