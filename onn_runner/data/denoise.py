@@ -18,6 +18,9 @@ from onn_runner.data.patches import Cutting
 from onn_runner.errors import ConfigError
 from onn_runner.seeding import Part, generator
 
+# A picture below this share of white is hardly one: more likely it has 12 bits in a file of 16.
+DARK = 1 / 16
+
 
 class Denoise:
     """Photographs in [0, 1] and their noisy copies; the group of a patch is its photograph.
@@ -108,8 +111,11 @@ class Denoise:
         constant = f", {self.constant_left_out} constant ones left out" if self.constant_left_out else ""
         clipping = "noisy values clipped to [0, 1]" if self.clip else "noisy values not clipped"
         turned = "" if not self.augmentation else " and flips and turns" if h == w else " and flips"
+        dark = [photograph.name for photograph in self.photographs if float(photograph.pixels.amax()) < DARK]
+        told = f"no value above {DARK:g} of white in {', '.join(dark)}: 12-bit values must be scaled to 16 bits"
         return [
             f"{len(self.photographs)} {kind} photographs of {scenes} scenes from {self.origin}, {sides}{left_out}",
+            *([told] if dark else []),
             f"{len(self)} patches of {h} x {w} {where}{most}{constant}",
             f"{self.noise.describe()}, {clipping}",
             f"training: noise{turned} fresh each epoch; validation and test: noise fixed by data.seed={self.seed}",

@@ -109,23 +109,57 @@ def load(files: Sequence[File], *, colour: bool, max_side: int) -> Loaded:
 @lru_cache(maxsize=64)
 def decode(path: Path, colour: bool, max_side: int, modified: int) -> Tensor | None:
     """[C, H, W]; None where colour is asked of a grey file. `modified`: a changed file is read anew."""
-    try:
-        with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file)
-            deep = image.mode.startswith("I")
-            is_grey = deep or image.mode in ("1", "L", "LA", "F")
-            image = image.convert("F" if deep else "L" if is_grey else "RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ConfigError(f"cannot read the image {path}: {error}. Repair it or take it out of the folder") from error
+    image = _opened(path)
+    is_grey = image.mode != "RGB"
     if is_grey and colour:
         return None
-    image = _reduce(image, max_side)
-    values = torch.from_numpy(np.asarray(image, dtype=np.float32) / (65535 if deep else 255))
+    white = 255
+    if image.mode not in ("L", "RGB"):
+        image, white = _in_unit_range(image, path), 1
+    values = torch.from_numpy(np.asarray(_reduce(image, max_side), dtype=np.float32) / white)
     if is_grey:
         return values[None]
     if colour:
         return values.permute(2, 0, 1).contiguous()
     return (values @ torch.tensor(LUMINANCE))[None]
+
+
+def _opened(path: Path) -> Image.Image:
+    """The upright picture without transparency: RGB, or grey as L (8 bits), I;16 in either byte order, I or F."""
+    try:
+        with Image.open(path) as file:
+            # A telephone's MPO is one photograph: what follows it is a preview or a depth map.
+            frames = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+            image = ImageOps.exif_transpose(file)
+            if file.format == "PNG" and image.mode == "I":
+                # Pillow before 10.3 opens the 16 bits of a PNG as 32.
+                image = image.convert("I;16")
+            if not image.mode.startswith(("I", "F")):
+                image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+    except (OSError, ValueError, TypeError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise ConfigError(f"cannot read the image {path}: {error}. Repair it or take it out of the folder") from error
+    if frames != 1:
+        raise ConfigError(f"the image {path} holds {frames} pictures: save each to a file of its own")
+    return image
+
+
+def _in_unit_range(
+    image: Image.Image,  # I;16, I or F
+    path: Path,
+) -> Image.Image:
+    """The same picture as floats in [0, 1], never through 8 bits.
+
+    Raises: ConfigError where the file does not say which value is white: 32-bit integers, floats beyond [0, 1].
+    """
+    values = np.asarray(image).astype(np.float32)
+    if image.mode.startswith("I;16"):
+        return Image.fromarray(values / 65535)
+    low, high = float(values.min()), float(values.max())
+    if image.mode != "F" or not 0 <= low <= high <= 1:
+        kind = "float" if image.mode == "F" else "integer"
+        held = "values that are not numbers (NaN)" if np.isnan(low) else f"{kind} values from {low:g} to {high:g}"
+        raise ConfigError(f"the image {path} holds {held}: save it with 8 or 16 bits, or as float in [0, 1]")
+    return image
 
 
 def _reduce(image: Image.Image, max_side: int) -> Image.Image:

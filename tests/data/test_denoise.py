@@ -281,3 +281,11 @@ def test_a_photograph_of_one_value_is_named(tmp_path: Path) -> None:
     Image.new("L", (60, 60), 128).save(tmp_path / "blank.png")
     with pytest.raises(ConfigError, match=r"photograph 'blank.png' has no patch of 48 x 48 that is not constant"):
         Denoise(path=str(tmp_path))
+
+
+def test_twelve_bits_in_a_file_of_sixteen_are_told(tmp_path: Path) -> None:
+    values = np.arange(60 * 60, dtype=np.uint16).reshape(60, 60)
+    for name, scale in (("dark", 1), ("right", 16)):
+        Image.fromarray(values * np.uint16(scale)).save(tmp_path / f"{name}.png")
+    told = Denoise(path=str(tmp_path), patch=30).describe()
+    assert "no value above 0.0625 of white in dark.png: 12-bit values must be scaled to 16 bits" in told

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from skimage.color import rgb2gray
 from skimage.io import imread
 
@@ -71,6 +73,106 @@ def test_sixteen_bit_palette_and_transparent_files_are_read(tmp_path: Path) -> N
     found, left_out = photographs.load(files, colour=True, max_side=512)
     assert [photo.name for photo in found] == ["palette.png", "transparent.png"]
     assert left_out == ["deep.png"]
+
+
+def read(folder: Path, *, max_side: int = 512) -> torch.Tensor:
+    ((photograph,), _) = photographs.load(photographs.in_folder(folder), colour=False, max_side=max_side)
+    return photograph.pixels
+
+
+RAMP = np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_sixteen_bits_are_read_in_either_byte_order(order: str, tmp_path: Path) -> None:
+    deep = (RAMP * 65535).astype(np.uint16)
+    tifffile.imwrite(tmp_path / "a.tif", deep, byteorder=order)
+    assert torch.equal(read(tmp_path)[0], torch.from_numpy(deep.astype(np.float32) / 65535))
+
+
+def test_floats_in_the_unit_range_are_read_as_they_are(tmp_path: Path) -> None:
+    Image.fromarray(RAMP).save(tmp_path / "a.tif")
+    assert torch.equal(read(tmp_path)[0], torch.from_numpy(RAMP))
+
+
+@pytest.mark.parametrize("values", [RAMP / 100, (RAMP * 600).astype(np.uint16)], ids=["float", "16 bits"])
+def test_reduction_keeps_more_than_eight_bits(values: np.ndarray, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", values)
+    white = 1 if values.dtype == np.float32 else 65535
+    means = values.reshape(3, 2, 4, 2).mean((1, 3), dtype=np.float64) / white
+    # Values below 0.01, rounded to float32 after the rows and again after the columns: far below 1/255.
+    np.testing.assert_allclose(read(tmp_path, max_side=4)[0], means, atol=4e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        (RAMP * 65535, "float values from 0 to 65535"),
+        (RAMP - 0.5, "float values from -0.5 to 0.5"),
+        (np.where(RAMP > 0.5, np.inf, RAMP), "float values from 0 to inf"),
+        (np.where(RAMP > 0.5, np.nan, RAMP), "values that are not numbers (NaN)"),
+        ((RAMP * 1e6).astype(np.int32), "integer values from 0 to 1e+06"),
+        ((RAMP * 4000 - 50).astype(np.int16), "integer values from -50 to 3950"),
+    ],
+)
+def test_values_whose_white_is_not_known_are_refused(values: np.ndarray, held: str, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", values)
+    remedy = ": save it with 8 or 16 bits, or as float in [0, 1]"
+    with pytest.raises(ConfigError, match=re.escape(f"the image {tmp_path / 'a.tif'} holds {held}{remedy}")):
+        read(tmp_path)
+
+
+def test_bilevel_transparent_and_printed_pictures_are_read(tmp_path: Path) -> None:
+    grey = Image.fromarray((RAMP * 255).astype(np.uint8))
+    grey.convert("1", dither=Image.Dither.NONE).save(tmp_path / "bilevel.png")
+    Image.merge("LA", (grey, grey)).save(tmp_path / "grey.png")
+    # Ink only: black at 255.
+    Image.merge("CMYK", (*[Image.new("L", grey.size)] * 3, ImageOps.invert(grey))).save(tmp_path / "ink.tif")
+    bilevel, transparent, ink = photographs.load(photographs.in_folder(tmp_path), colour=False, max_side=512)[0]
+    assert bilevel.pixels.unique().tolist() == [0, 1]
+    expected = torch.from_numpy(np.asarray(grey).astype(np.float32) / 255)
+    assert torch.equal(transparent.pixels[0], expected)
+    # Three float32 products and sums of values in [0, 1]: 4 ulp.
+    np.testing.assert_allclose(ink.pixels[0], expected, atol=4 * 2**-24)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "I;16"])
+def test_a_camera_held_sideways_is_set_upright(mode: str, tmp_path: Path) -> None:
+    image = Image.fromarray((RAMP * 65535).astype(np.uint16)) if mode == "I;16" else Image.new(mode, (8, 6), "red")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "a.png", exif=exif)
+    pixels = read(tmp_path)
+    assert pixels.shape == (1, 8, 6)
+    if mode == "I;16":
+        np.testing.assert_allclose(pixels[0], np.rot90(RAMP, -1), atol=1 / 65535)
+
+
+@pytest.mark.parametrize("name", ["stack.tif", "film.webp", "film.png"])
+def test_a_file_of_several_pictures_is_refused(name: str, tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "green")]
+    frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
+    with pytest.raises(ConfigError, match=rf"the image .*{name} holds 3 pictures: save each to a file of its own"):
+        read(tmp_path)
+
+
+def test_a_telephones_photograph_is_its_first_picture(tmp_path: Path) -> None:
+    frames = [Image.new("L", (8, 8), level).convert("RGB") for level in (200, 10)]
+    frames[0].save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=frames[1:])
+    assert read(tmp_path).min() > 0.7
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.filterwarnings("ignore:Truncated File Read")
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif", "a.bmp", "a.webp"])
+def test_empty_and_truncated_files_are_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    Image.effect_noise((64, 64), 80).save(path)
+    content = path.read_bytes()
+    for length in (0, 1, 9, 40, len(content) // 2):
+        path.write_bytes(content[:length])
+        with pytest.raises(ConfigError, match=f"cannot read the image .*{name}"):
+            photographs.decode(path, False, 512, length)
 
 
 def test_a_folder_is_read_in_order_each_file_its_own_group(tmp_path: Path) -> None:
