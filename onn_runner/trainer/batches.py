@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from onn_runner.errors import Interrupted
 from onn_runner.seeding import Part, generator
+from onn_runner.trainer.interrupt import StopRequest
 
 Batch = dict[str, Any]
 
@@ -26,9 +28,9 @@ def in_order(count: int, size: int) -> list[list[int]]:
 
 
 def load(
-    dataset: Dataset[Any], batches: Sequence[list[int]], *, device: torch.device, workers: int = 0
+    dataset: Dataset[Any], batches: Sequence[list[int]], *, device: torch.device, stop: StopRequest, workers: int = 0
 ) -> Iterator[Batch]:
-    """The batches, on the device."""
+    """The batches, on the device. Raises Interrupted where the signal that asks to stop has ended a worker."""
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_sampler=batches,
@@ -36,10 +38,21 @@ def load(
         pin_memory=device.type == "cuda",
         # The loader draws a seed for its workers; not from the generator that dropout uses.
         generator=torch.Generator().manual_seed(0),
-        worker_init_fn=_ignore_interrupts,
+        worker_init_fn=_ignore_signals,
     )
-    for batch in loader:
+    for batch in _until_stopped(loader, stop):
         yield move(batch, device)
+
+
+def _until_stopped(loader: DataLoader[Any], stop: StopRequest) -> Iterator[Batch]:
+    """What the loader gives; the errors that are looked at here are its own, not those of whoever takes the batches."""
+    try:
+        yield from loader
+    except RuntimeError as error:
+        # A worker that had not come to ignore the signal yet.
+        if stop.requested:
+            raise Interrupted(f"stopped by {stop.reason}") from error
+        raise
 
 
 def collate(dataset: Dataset[Any], positions: Sequence[int], device: torch.device) -> Batch:
@@ -54,6 +67,10 @@ def move(batch: Batch, device: torch.device) -> Batch:
     return batch | moved
 
 
-def _ignore_interrupts(worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal; the trainer alone answers it, and then ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignore_signals(worker: int) -> None:
+    """Ctrl-C, and SIGTERM to a process group, reach every process; the trainer alone answers and ends its workers.
+
+    Where the trainer is killed, workers notice within seconds and end by themselves.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -58,7 +58,7 @@ class Evaluator:
         workers = engine.settings.workers
         # Not inference mode: what layers remember between calls must be usable in training.
         with torch.no_grad():
-            for batch in batches.load(dataset, positions, device=engine.device, workers=workers):
+            for batch in batches.load(dataset, positions, device=engine.device, stop=self.stop, workers=workers):
                 if self.stop.requested:
                     raise Interrupted(f"stopped by {self.stop.reason}")
                 output = self.task.eval_step(engine.evaluating, batch)

@@ -98,7 +98,12 @@ class StartTraining:
         order = batches.shuffled(len(train), settings.batch_size, self._key())[self.sums.step :]
         if order:
             data = self.job.source.training(train, key=self._key())
-            yield from batches.load(data, order, device=self.engine.device, workers=settings.workers)
+            loaded = batches.load(data, order, device=self.engine.device, stop=self.stop, workers=settings.workers)
+            try:
+                yield from loaded
+            except Interrupted:
+                self._save()
+                raise
 
     def _step(self, batch: Batch) -> None:
         engine = self.engine

@@ -232,6 +232,82 @@ def test_signals_from_outside(number: signal.Signals, tmp_path: Path) -> None:
     assert numbers(tmp_path / "fold") == numbers(tmp_path / "whole")
 
 
+def start_with_workers(folder: Path) -> subprocess.Popen[str]:
+    """A training in a process group of its own, in the middle of its second epoch."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        script(folder, "--pause", "0.3", "--epochs", "2", "--workers", "2"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("fold 0, epoch 1/")
+    time.sleep(0.7)
+    return process
+
+
+def alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_to_the_whole_process_group_with_workers(number: signal.Signals, tmp_path: Path) -> None:
+    process = start_with_workers(tmp_path / "fold")
+    os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=60)
+    name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    assert (process.returncode, output) == (130, f"fold 0 stopped by {name}; its state is saved.\n"), errors
+    assert "Traceback" not in errors
+    state = checkpoint.load(tmp_path / "fold/last.pt")
+    assert (state.epoch, state.step > 0) == (1, True)
+    assert not alive(process.pid)
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_training_end_by_themselves(tmp_path: Path) -> None:
+    process = start_with_workers(tmp_path / "fold")
+    process.kill()
+    process.communicate(timeout=60)
+    # Workers look every five seconds whether their parent is still there.
+    end = time.monotonic() + 20
+    while alive(process.pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not alive(process.pid)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_worker_that_the_signal_ended_is_a_stop_only_where_one_was_asked_for(stopped: bool, tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    class Dying(tiny_fold.Tiny):
+        def training(self, indices: Any, key: tuple[Any, ...]) -> Any:
+            return Broken(indices, key, [(8, 8)] * len(indices))
+
+    class Broken(tiny_fold.Pictures):
+        """Fails at its ninth item, the first of the third batch."""
+
+        def __getitem__(self, position: int) -> dict[str, Any]:
+            SEEN.append(position)
+            if len(SEEN) == 9:
+                if stopped:
+                    stop.request("SIGTERM")
+                raise RuntimeError("DataLoader worker is killed by signal: Terminated")
+            return super().__getitem__(position)
+
+    SEEN: list[int] = []
+    job = make_job(tmp_path / "fold", source=Dying(), **CHANGES)
+    with pytest.raises(Interrupted if stopped else RuntimeError, match="SIGTERM" if stopped else "killed by signal"):
+        train_fold(job, reporter=QuietReporter(), stop=stop)
+    if stopped:
+        assert checkpoint.load(tmp_path / "fold/last.pt").step == 2
+        train(tmp_path / "fold", **CHANGES)
+        train(tmp_path / "whole", **CHANGES)
+        assert numbers(tmp_path / "fold") == numbers(tmp_path / "whole")
+
+
 def test_second_ctrl_c_stops_at_once_and_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGINT)
     stop = StopRequest()
