@@ -58,7 +58,7 @@ class Denoise:
         self.clip = flag("data.clip", clip)
         self.augmentation = flag("data.augmentation", augmentation)
         self.noise = _noise(noise, sigma=sigma, amount=amount, peak=peak, spread=spread)
-        self.cutting = _cutting(patch, patches, placement, self.seed)
+        self.cutting = _cutting(patch, patches, placement, self.seed, folder=path is not None)
         self.max_side = whole_number("data.max_side", max_side, least=1)
         self.origin = "scikit-image" if path is None else str(path)
         self.photographs, self.grey_left_out = _load(path, photographs, flag("data.colour", colour), self.max_side)
@@ -196,12 +196,13 @@ def _noise(noise: object, **levels: float) -> noises.Noise:
     return noises.named(noise, **levels)
 
 
-def _cutting(patch: object, patches: object, placement: object, seed: int) -> Cutting:
+def _cutting(patch: object, patches: object, placement: object, seed: int, *, folder: bool) -> Cutting:
     where = choice("data.placement", placement, ("grid", "random"))
     wanted = "a whole number of at least 1" + (", or null for the whole grid" if where == "grid" else "")
     whole_grid = patches is None and where == "grid"
     most = None if whole_grid else whole_number("data.patches", patches, least=1, wanted=wanted)
-    return Cutting(pair("data.patch", patch, least=1), most, where, seed)
+    leave_out = "take its file out of data.path" if folder else "leave it out with data.photographs"
+    return Cutting(pair("data.patch", patch, least=1), most, where, seed, leave_out)
 
 
 def _load(path: object, chosen: Sequence[str] | None, colour: bool, max_side: int) -> photos.Loaded:

@@ -26,6 +26,8 @@ class Cutting:
     most: int | None
     placement: str
     seed: int
+    leave_out: str
+    """How the user leaves out a photograph that cannot be cut: "take its file out of data.path"."""
 
     def positions(self, photograph: Photograph) -> tuple[list[Position], int]:
         """(top, left) of each patch, sorted, and how many constant ones were left out.
@@ -36,14 +38,14 @@ class Cutting:
         if self.size[0] > height or self.size[1] > width:
             raise ConfigError(
                 f"data.patch (={self.size[0]} x {self.size[1]}) is larger than photograph '{photograph.name}' "
-                f"({height} x {width}): choose at most {min(height, width)}, or leave it out with data.photographs"
+                f"({height} x {width}): choose at most {min(height, width)}, or {self.leave_out}"
             )
         place = self._grid if self.placement == "grid" else self._random
         found, constant = place(photograph, generator("patches", self.seed, photograph.name))
         if not found:
             raise ConfigError(
                 f"photograph '{photograph.name}' has no patch of {self.size[0]} x {self.size[1]} that is not constant: "
-                f"leave it out, or choose a larger data.patch"
+                f"{self.leave_out}, or choose a larger data.patch"
             )
         return sorted(found), constant
 

@@ -279,8 +279,17 @@ def test_bad_values_are_refused_by_name(options: dict[str, Any], message: str) -
 
 def test_a_photograph_of_one_value_is_named(tmp_path: Path) -> None:
     Image.new("L", (60, 60), 128).save(tmp_path / "blank.png")
-    with pytest.raises(ConfigError, match=r"photograph 'blank.png' has no patch of 48 x 48 that is not constant"):
+    held = r"photograph 'blank.png' has no patch of 48 x 48 that is not constant: take its file out of data.path, or"
+    with pytest.raises(ConfigError, match=held):
         Denoise(path=str(tmp_path))
+
+
+def test_how_to_leave_out_a_small_photograph_depends_on_where_it_is_from(tmp_path: Path) -> None:
+    Image.new("L", (60, 60), 128).save(tmp_path / "small.png")
+    with pytest.raises(ConfigError, match=r"\(60 x 60\): choose at most 60, or take its file out of data.path$"):
+        Denoise(path=str(tmp_path), patch=61)
+    with pytest.raises(ConfigError, match=r": choose at most 172, or leave it out with data.photographs$"):
+        Denoise(photographs=["text"], patch=200)
 
 
 def test_twelve_bits_in_a_file_of_sixteen_are_told(tmp_path: Path) -> None:
