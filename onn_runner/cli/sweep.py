@@ -89,12 +89,15 @@ class DistinctSweeper(BasicSweeper):
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:  # type: ignore[override]
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
         distinct = distinct_jobs(jobs, self._useful)
-        if len(distinct) < len(jobs):
-            print(
-                f"onn-run: {len(jobs) - len(distinct)} of {len(jobs)} jobs left out: without what their model does not "
-                "use (operators, operators' parameters) they are the same as another job",
-                file=sys.stderr,
-            )
+        twice = len(jobs) - len(distinct_jobs(jobs, list))
+        idle = len(jobs) - len(distinct) - twice
+        idle_reason = (
+            "without what their model does not use (operators, operators' parameters) they are the same as another job"
+        )
+        reasons = {"the same job twice": twice, idle_reason: idle}
+        for reason, count in reasons.items():
+            if count:
+                print(f"onn-run: {count} of {len(jobs)} jobs left out: {reason}", file=sys.stderr)
         return list(self.split_overrides_to_chunks(distinct, max_batch_size))
 
     def _useful(self, overrides: Sequence[str]) -> list[str]:

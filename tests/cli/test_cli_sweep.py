@@ -113,7 +113,24 @@ def test_jobs_that_would_repeat_another_are_left_out(onn_run, runs) -> None:
         ("model=onn", "ops=[exp]", "++operators.exp.omega=1"),
         ("model=onn", "ops=[exp]", "++operators.exp.omega=2"),
     ]
-    assert "4 of 8 jobs left out" in answer.err
+    assert "4 of 8 jobs left out: without what their model does not use" in answer.err
+    assert "twice" not in answer.err
+
+
+def test_a_value_given_twice_is_one_job(onn_run, runs) -> None:
+    answer = onn_run("-m", "seed=0,0,1")
+    assert answer.code == 0, answer.err
+    assert [config.seed for config in runs.configs] == [0, 1]
+    assert "1 of 3 jobs left out: the same job twice" in answer.err
+    assert "does not use" not in answer.err
+
+
+def test_both_reasons_to_leave_out_a_job_are_counted_apart(onn_run, runs) -> None:
+    answer = onn_run("-m", "model=conv", "ops=[sine],[exp]", "seed=0,0")
+    assert answer.code == 0, answer.err
+    assert len(runs.configs) == 1
+    assert "2 of 4 jobs left out: the same job twice" in answer.err
+    assert "1 of 4 jobs left out: without what their model does not use" in answer.err
 
 
 @pytest.mark.parametrize(
