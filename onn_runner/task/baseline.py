@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,10 +20,13 @@ from onn_runner.data.base import Item, Source
 from onn_runner.data.noise import GREY_LEVELS, Gaussian, SaltAndPepper
 from onn_runner.metric.base import ItemMetric
 from onn_runner.partition.base import Fold
+from onn_runner.partition.split import whole_groups
 
 Array = npt.NDArray[np.float32]
 Metrics = Callable[[], dict[str, ItemMetric]]
 Progress = Callable[[str], None]
+Range = tuple[float, float]
+Row = tuple[int | str, ...]
 
 CHOSEN_ON = 64
 # scikit-image's own example; patches of 7 within a distance of 11 gain 0.3 dB for three times the time.
@@ -46,7 +49,7 @@ class BaselineResult:
 
     means: dict[str, float]
     items: dict[str, tuple[float, ...]]
-    """Per item: `test/` in the order of `fold.test`, `photo/` in the order of `source.whole(...)`; NaN: not defined."""
+    """Per item: `test/` in the order of `fold.test`, `photo/` in the order of `_whole(...)`; NaN: not defined."""
     left_out: dict[str, int]
     note: str
     """What was chosen: "deviation 1.2 pixels"."""
@@ -54,22 +57,41 @@ class BaselineResult:
 
 
 def evaluate(
-    source: Source, fold: Fold, metrics: Metrics, progress: Progress | None = None
+    source: Source, fold: Fold, metrics: Metrics, progress: Progress | None = None, *, clip: Range | None = None
 ) -> dict[str, dict[str, float]]:
     """Baseline -> its mean scores."""
-    return {name: result.means for name, result in measure(source, fold, metrics, progress).items()}
+    return {name: result.means for name, result in measure(source, fold, metrics, progress, clip=clip).items()}
 
 
 def measure(
-    source: Source, fold: Fold, metrics: Metrics, progress: Progress | None = None
+    source: Source, fold: Fold, metrics: Metrics, progress: Progress | None = None, *, clip: Range | None = None
 ) -> dict[str, BaselineResult]:
-    """Baseline -> its result; none where the target is not of the input's shape. `progress` is told each name."""
+    """Baseline -> its result; none where the target is not of the input's shape. `progress` is told each name.
+
+    `clip`: the range to which the task clips a network's predictions; the parameter is chosen on clipped results too.
+    """
     results = {}
     for name, method in methods(source).items():
         if progress is not None:
             progress(name)
-        results[name] = _measured(method, source, fold, metrics)
+        results[name] = _measured(method if clip is None else clipped(method, clip), source, fold, metrics)
     return results
+
+
+def item_rows(fold_index: int, results: Mapping[str, BaselineResult], source: Source, fold: Fold) -> list[Row]:
+    """(fold, baseline, item, split, metric, value) of every item; an empty value where a score is not defined."""
+    names = {"test": [source.names[index] for index in fold.test], "photo": _whole(source, fold)[1]}
+    rows: list[Row] = []
+    for baseline, result in results.items():
+        for key, values in result.items.items():
+            split, _, metric = key.partition("/")
+            for item, value in zip(names[split], values, strict=True):
+                rows.append((fold_index, baseline, item, split, metric, "" if math.isnan(value) else repr(value)))
+    return rows
+
+
+def clipped(method: Method, limits: Range) -> Method:
+    return replace(method, function=lambda noisy, parameter: np.clip(method.function(noisy, parameter), *limits))
 
 
 def methods(source: Source) -> dict[str, Method]:
@@ -147,9 +169,7 @@ def estimated_deviation(
 def _measured(method: Method, source: Source, fold: Fold, metrics: Metrics) -> BaselineResult:
     started = time.perf_counter()
     parameter = _chosen(method, source, fold)
-    views: dict[str, Dataset[Item] | None] = {"test": source.fixed(fold.test)}
-    groups = dict.fromkeys(source.groups[index] for index in fold.test)
-    views["photo"] = source.whole(list(groups))
+    views: dict[str, Dataset[Item] | None] = {"test": source.fixed(fold.test), "photo": _whole(source, fold)[0]}
     scored: dict[str, ItemMetric] = {}
     for split, view in views.items():
         fresh = metrics()
@@ -166,6 +186,17 @@ def _measured(method: Method, source: Source, fold: Fold, metrics: Metrics) -> B
         note=method.note.format(parameter),
         seconds=time.perf_counter() - started,
     )
+
+
+def _whole(source: Source, fold: Fold) -> tuple[Dataset[Item] | None, list[str]]:
+    """The whole originals on which a network is tested too, and their names."""
+    groups = whole_groups(fold, source)
+    view = source.whole(groups) if groups else None
+    if view is None:
+        return None, []
+    count = len(view)  # type: ignore[arg-type]
+    unnamed = groups if len(groups) == count else [f"whole[{place}]" for place in range(count)]
+    return view, list(getattr(view, "names", unnamed))
 
 
 def _chosen(method: Method, source: Source, fold: Fold) -> float:

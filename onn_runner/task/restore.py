@@ -31,6 +31,11 @@ class Restore:
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             raise ConfigError(f"task.clip (={list(self.clip)}) must be [low, high], such as [0, 1], or null.")
 
+    @property
+    def clip_range(self) -> tuple[float, float] | None:
+        """`clip` as (low, high), for whatever is compared with the predictions."""
+        return None if self.clip is None else (float(self.clip[0]), float(self.clip[1]))
+
     def train_step(self, network: nn.Module, batch: dict[str, Any], step: Step) -> StepOutput:
         prediction, target = self._predict(network, batch)
         loss = self.criterion(prediction, target)
@@ -40,8 +45,8 @@ class Restore:
     def eval_step(self, network: nn.Module, batch: dict[str, Any]) -> StepOutput:
         prediction, target = self._predict(network, batch)
         loss = self.criterion(prediction, target)
-        if self.clip is not None:
-            prediction = prediction.clamp(float(self.clip[0]), float(self.clip[1]))
+        if self.clip_range is not None:
+            prediction = prediction.clamp(*self.clip_range)
         return StepOutput(loss.detach(), prediction, target)
 
     def preview(self, batch: dict[str, Any], output: StepOutput) -> dict[str, Tensor]:

@@ -14,7 +14,16 @@ from onn_runner.metric.base import ItemMetric
 from onn_runner.metric.image import Mse, Psnr, Snr
 from onn_runner.partition.base import Fold
 from onn_runner.partition.kfold import GroupKFold
-from onn_runner.task.baseline import BaselineResult, estimated_deviation, evaluate, measure, methods, non_local_means
+from onn_runner.task.baseline import (
+    BaselineResult,
+    Method,
+    estimated_deviation,
+    evaluate,
+    item_rows,
+    measure,
+    methods,
+    non_local_means,
+)
 
 SIGMA_25 = 20 * np.log10(255 / 25)
 
@@ -75,6 +84,48 @@ def test_parameters_are_chosen_without_the_test_part(
     other = measure(source, replace(fold, test=fold.test[:1]), metrics)
     assert [result.note for result in other.values()] == [result.note for result in results.values()]
     assert results["gaussian blur"].note.endswith("pixels")
+
+
+def test_baselines_are_clipped_like_predictions(source: Denoise, fold: Fold) -> None:
+    result = measure(source, replace(fold, test=fold.test[3:4]), metrics, clip=(0.2, 0.6))["untouched input"]
+    item = source.fixed(fold.test[3:4])[0]
+    expected = float((item["input"].clamp(0.2, 0.6) - item["target"]).square().mean())
+    assert result.means["test/mse"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_parameter_is_chosen_on_clipped_results(
+    source: Denoise, fold: Fold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Unclipped, 40 is far from any picture; clipped to [0, 1] it is white, and better than black on bright paper.
+    constant = Method(lambda noisy, value: np.full_like(noisy, value), (0.0, 40.0), "{:g}")
+    monkeypatch.setattr("onn_runner.task.baseline.methods", lambda _: {"constant": constant})
+    bright = replace(fold, train=tuple(index for index, group in enumerate(source.groups) if group == "page"))
+    assert measure(source, bright, metrics)["constant"].note == "0"
+    assert measure(source, bright, metrics, clip=(0.0, 1.0))["constant"].note == "40"
+
+
+def test_rows_name_every_item(source: Denoise, fold: Fold, results: dict[str, BaselineResult]) -> None:
+    undefined = replace(results["gaussian blur"], items={"test/snr": (float("nan"),) * len(fold.test)})
+    rows = item_rows(2, {**results, "gaussian blur": undefined}, source, fold)
+    names = [source.names[index] for index in fold.test]
+    photographs = list(dict.fromkeys(source.groups[index] for index in fold.test))
+    assert [row[2] for row in rows if row[1:2] + row[3:5] == ("untouched input", "test", "psnr")] == names
+    assert sorted(row[2] for row in rows if row[1:2] + row[3:5] == ("untouched input", "photo", "snr")) == sorted(
+        photographs
+    )
+    first = results["untouched input"].items["test/psnr"][0]
+    assert (2, "untouched input", names[0], "test", "psnr", repr(first)) in rows
+    assert [row for row in rows if row[1] == "gaussian blur"] == [
+        (2, "gaussian blur", name, "test", "snr", "") for name in names
+    ]
+
+
+def test_only_photographs_that_lie_wholly_in_the_test_part_are_scored_as_wholes(source: Denoise, fold: Fold) -> None:
+    (shared, *test), group = fold.test, source.groups[fold.test[0]]
+    mixed = replace(fold, train=(*fold.train, shared), test=tuple(test))
+    results = measure(source, mixed, metrics)
+    wholes = {row[2] for row in item_rows(0, results, source, mixed) if row[3] == "photo"}
+    assert wholes == {source.groups[index] for index in test} - {group}
 
 
 def test_more_noise_chooses_a_wider_blur(fold: Fold) -> None:

@@ -46,6 +46,11 @@ def test_predictions_are_scored_as_they_are_unless_asked() -> None:
     assert torch.equal(clipped.loss, plain.loss)
 
 
+def test_the_range_is_told_to_what_is_compared() -> None:
+    assert Restore().clip_range is None
+    assert Restore(clip=[0, 1]).clip_range == (0.0, 1.0)
+
+
 @pytest.mark.parametrize(("channels", "shown"), [(1, 1), (2, 1), (3, 3), (5, 1)])
 def test_preview_is_input_output_target_side_by_side(channels: int, shown: int) -> None:
     data, task = batch(channels), Restore()
