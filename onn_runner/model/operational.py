@@ -58,6 +58,7 @@ class OperationalLayer(SpatialLayer):
     unit 1). With the presets `fastonn` and `gop` there is no unit.
     """
 
+    compiles = False
     gain: Tensor | None
     unit: Tensor | None
 

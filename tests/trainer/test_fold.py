@@ -4,6 +4,7 @@ import csv
 import functools
 import json
 import math
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from tiny_fold import FOLD, Net, Psnr, Tiny, make_job, metrics
 from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError, Interrupted, RunError
+from onn_runner.model.operational import Operational
+from onn_runner.network.compact import Compact
+from onn_runner.ops.nodal import Exponential, Sine
 from onn_runner.partition.base import Fold
 from onn_runner.seeding import derive
 from onn_runner.task.restore import Restore
@@ -214,6 +218,24 @@ def test_compilation_without_a_compiler_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(ConfigError, match=r"trainer\.compile=true needs a C\+\+ compiler"):
         run(tmp_path, compile=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="needs a C++ compiler")
+# torch hides this one of its own from users, which it cannot where warnings are errors.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_compiled_network_with_operational_layers_computes_the_same(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        factory = Operational({"sine": Sine(), "exp": Exponential()})
+        return Compact(factory, 1, out_channels=1, channels=[4, 4], input_size=(8, 8))
+
+    for name, compile in (("plain", False), ("compiled", True)):
+        run(tmp_path / name, epochs=2, build_network=build, compile=compile)
+    plain, compiled = (checkpoint.load(tmp_path / name / "last.pt") for name in ("plain", "compiled"))
+    for one, two in zip(plain.history, compiled.history, strict=True):
+        # Eight steps in float32, in another order of sums.
+        assert one == pytest.approx(two, rel=1e-4)
+    assert plain.network.keys() == compiled.network.keys()
 
 
 def test_fold_without_training_items_is_refused(tmp_path: Path) -> None:
