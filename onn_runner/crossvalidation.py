@@ -118,7 +118,7 @@ class Session:
         """Write results.json, the joined CSV files and the status in run.json."""
         results = self.collect(status)
         storage.write_json(self.folder.results, results)
-        for name in ("metrics.csv", "test_items.csv"):
+        for name in ("metrics.csv", "test_items.csv", "baseline_items.csv"):
             reporting.join_tables(
                 [self.folder.path / f"fold_{fold.index:02d}" / name for fold in self.folds], self.folder.path / name
             )
@@ -140,11 +140,11 @@ class Session:
             known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text())
             return known
         self.reporter.note(f"fold {fold.index}: scoring the baselines")
-        scored = baseline.measure(self.experiment.source, fold, self.experiment.build_metrics)
+        source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)
+        scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip)
         means = {name: dict(result.means) for name, result in scored.items()}
-        storage.write_json(
-            path.with_name("baseline_items.json"), {name: result.items for name, result in scored.items()}
-        )
+        rows = baseline.item_rows(fold.index, scored, source, fold)
+        reporting.write_table(path.with_name("baseline_items.csv"), baseline.ITEMS_HEADER, rows)
         storage.write_json(path, means)
         return means
 

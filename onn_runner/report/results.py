@@ -16,6 +16,8 @@ Schema 1, all numbers finite or null:
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -119,6 +121,13 @@ def collect(
         "warnings": list(dict.fromkeys([*told, *warnings])),
         "seconds": seconds,
     }
+
+
+def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A CSV file, whole or not at all."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([header, *rows])
+    storage.write_text(path, buffer.getvalue())
 
 
 def join_tables(parts: Sequence[Path], whole: Path) -> None:

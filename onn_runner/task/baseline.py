@@ -78,6 +78,9 @@ def measure(
     return results
 
 
+ITEMS_HEADER = ("fold", "baseline", "item", "split", "metric", "value")
+
+
 def item_rows(fold_index: int, results: Mapping[str, BaselineResult], source: Source, fold: Fold) -> list[Row]:
     """(fold, baseline, item, split, metric, value) of every item; an empty value where a score is not defined."""
     names = {"test": [source.names[index] for index in fold.test], "photo": _whole(source, fold)[1]}
