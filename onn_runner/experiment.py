@@ -125,7 +125,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         task=make(config.task, "task"),
         build_network=network,
         build_optimizer=build_optimizer(config.optimizer),
-        schedule=None if scheduler is None else make(scheduler, "scheduler"),
+        schedule=None if scheduler is None else build_schedule(scheduler),
         build_metrics=metrics,
         settings=settings,
     )
@@ -270,6 +270,27 @@ def build_optimizer(node: DictConfig) -> Callable[..., Any]:
 def signature_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     function = build.func if isinstance(build, partial) else build
     return inspect.signature(function).parameters
+
+
+def build_schedule(node: DictConfig) -> Any:
+    """A schedule of ours, or the constructor of one of torch's, tried on one number.
+
+    Raises ConfigError for values that torch refuses.
+    """
+    build = constructor(node, "scheduler")
+    if "optimizer" not in signature_of(build):
+        return make(node, "scheduler")
+    import torch
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    try:
+        schedule = build(optimizer)
+        optimizer.step()
+        if not isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            schedule.step()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{node['_target_']} refuses scheduler.*: {error}") from error
+    return build
 
 
 def make(node: DictConfig, key: str, **given: Any) -> Any:

@@ -152,6 +152,20 @@ def test_misspelt_own_names_are_told_like_the_built_in_ones(mine, capsys, words,
     assert message in capsys.readouterr().err
 
 
+def test_a_scheduler_of_torch_is_one_yaml(mine, capsys):
+    path = mine / "mine" / "scheduler" / "stairs.yaml"
+    path.parent.mkdir()
+    path.write_text("# Down every few epochs\n_target_: torch.optim.lr_scheduler.StepLR\nstep_size: 1\ngamma: 0.1\n")
+    words = ["--config-dir", str(mine / "mine"), "scheduler=stairs", "model=conv", *SMALL]
+    assert main([*words, "scheduler.gamma=x"]) == 2
+    assert "StepLR refuses scheduler" in capsys.readouterr().err
+    assert main([*words, "trainer.epochs=2"]) == 0
+    rates = [
+        row for row in (mine / next(mine.glob("outputs/*/*/metrics.csv"))).read_text().splitlines() if "rate" in row
+    ]
+    assert [row.rpartition(",")[2] for row in rates[:2]] == ["0.01", "0.001"]
+
+
 @pytest.mark.parametrize("preset", ["default", "fastonn", "gop"])
 def test_every_operator_runs_under_every_preset(mine, preset):
     names = "mul,cubic,quadratic,sine,exp,sinh,sinc,chirp,gaussian,dog,log"

@@ -87,6 +87,8 @@ def test_a_run_leaves_all_that_a_paper_needs(work, capsys):
     assert sorted(tested) == list(range(len(tested)))
     scored = [row for row in rows(run / "test_items.csv") if (row["split"], row["metric"]) == ("test", "psnr")]
     assert len(scored) == len(tested)
+    baseline = [r for r in rows(run / "baseline_items.csv") if (r["split"], r["metric"]) == ("test", "psnr")]
+    assert {row["item"] for row in baseline} == {row["item"] for row in scored}
     printed = capsys.readouterr().out
     for words in (
         "mean ± std",
