@@ -18,8 +18,6 @@ from onn_runner.errors import ConfigError, OnnRunnerError, unknown
 
 UNSTORED = ("resume", "dry_run")
 """Top-level keys that say how to run, not what: not part of the stored config."""
-MAY_CHANGE = ("trainer.workers", "trainer.epochs", "name")
-"""Keys that a resumed run may change; epochs may only grow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +52,7 @@ class Outcome:
 def run(config: DictConfig, *, request: Request) -> Outcome:
     """Carry out one run, resumed run or dry run. Raises OnnRunnerError."""
     from onn_runner import crossvalidation, overview
+    from onn_runner.resumption import refuse_changes
 
     plain = plain_config(config)
     experiment = build(config, plain, request)
@@ -304,32 +303,3 @@ def make(node: DictConfig, key: str, **given: Any) -> Any:
         names = [name for name in accepted if name not in given]
         raise ConfigError(f"{key}: {error}; {node['_target_']} takes {', '.join(names) or 'nothing'}") from error
     return build(**given)
-
-
-def refuse_changes(stored: Mapping[str, Any], *, new: Mapping[str, Any], folder: Path | None) -> None:
-    """Raises ConfigError when the config of a resumed run differs from the stored one in more than MAY_CHANGE."""
-    before, after = flat(stored), flat(new)
-    changed = [key for key in {**before, **after} if before.get(key, "-") != after.get(key, "-")]
-    refused = [key for key in changed if key not in MAY_CHANGE]
-    if refused:
-        what = ", ".join(f"{key} ({before.get(key, '-')} -> {after.get(key, '-')})" for key in refused)
-        raise ConfigError(
-            f"resume={folder}: these values differ from the run's own: {what}. A resumed run is the same experiment: "
-            f"only more trainer.epochs, trainer.workers and name may change. Leave them out, or start a new run."
-        )
-    if "trainer.epochs" in changed and after["trainer.epochs"] < before["trainer.epochs"]:
-        raise ConfigError(
-            f"resume={folder}: trainer.epochs (={after['trainer.epochs']}) is less than the run's own "
-            f"{before['trainer.epochs']}: a resumed run can only train for more epochs"
-        )
-
-
-def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
-    result: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping) and value:
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result

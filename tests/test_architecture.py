@@ -34,9 +34,13 @@ FLOORS = {
     "crossvalidation": 7,
     "experiment": 7,
     "overview": 7,
+    "resumption": 7,
     "cli": 8,
 }
-SAME_PLACE = [{"crossvalidation", "experiment", "overview"}, {"checks", "errors", "seeding", "storage", "__init__"}]
+SAME_PLACE = [
+    {"crossvalidation", "experiment", "overview", "resumption"},
+    {"checks", "errors", "seeding", "storage", "__init__"},
+]
 """Modules of one floor that may import one another."""
 ONLY_IN = {
     "hydra": ("experiment.py", "cli/"),
