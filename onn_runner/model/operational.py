@@ -18,7 +18,7 @@ from onn_runner.model.base import LayerFacts, LayerSpec
 from onn_runner.model.conv import SpatialLayer, fill_uniform
 from onn_runner.ops import pool as pools
 from onn_runner.ops.base import Nodal, Pool, as_nodal
-from onn_runner.ops.calibrate import calibrate, neuron_means
+from onn_runner.ops.calibrate import Calibration, calibrate, neuron_means
 
 INITIALISATIONS = ("calibrated", "fastonn", "gop")
 
@@ -86,17 +86,25 @@ class OperationalLayer(SpatialLayer):
             if self.unit is not None:
                 self.unit[part] = bound / spread
             fill_uniform(self.weight[part], (bound if self.unit is None else spread) ** 2 / 3)
-            calibration = calibrate(
-                block.nodal, self.call.pool, taps=taps, channels=self.weight.shape[1], weight_bound=bound
-            )
-            total += calibration.nonlinearity * (block.stop - block.start)
-            if self.gain is None:
+            calibration = self._calibration(block, taps, bound)
+            total += 0.0 if calibration is None else calibration.nonlinearity * (block.stop - block.start)
+            if self.gain is None or calibration is None:
                 fill_uniform(self.bias[part], bound**2 / 3)
             else:
                 self.gain[part] = calibration.gain
                 means = neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part])
                 self.bias[part] = -calibration.gain * means
         return total / self.spec.out_channels
+
+    def _calibration(self, block: Block, taps: int, bound: float) -> Calibration | None:
+        """None where the weights of a preset are too small for psi to change at all; only calibrated ones need it."""
+        channels = self.weight.shape[1]
+        try:
+            return calibrate(block.nodal, self.call.pool, taps=taps, channels=channels, weight_bound=bound)
+        except ConfigError:
+            if self.initialisation == "calibrated":
+                raise
+            return None
 
     def nodal_weight(self) -> Tensor:  # [O, C/G, *k]
         """The w of psi(w, x)."""
@@ -113,9 +121,16 @@ class OperationalLayer(SpatialLayer):
         return LayerFacts("onn", operators, self.nonlinearity, self.memory.chosen, self.memory.reason)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return self.memory.plain()
+        return {**self.memory.plain(), "operators": [[b.name, b.start, b.stop] for b in self.blocks]}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Raises ConfigError for weights of a layer with other operators, which would mean other neurons."""
+        own = [[block.name, block.start, block.stop] for block in self.blocks]
+        if state["operators"] != own:
+            told = [
+                " ".join(f"{name}:{stop - start}" for name, start, stop in set_) for set_ in (state["operators"], own)
+            ]
+            raise ConfigError(f"these weights are of a layer with {told[0]}, this one has {told[1]}: use the same ops")
         self.memory.restore(state)
 
     def extra_repr(self) -> str:

@@ -103,11 +103,22 @@ def _warnings(rows: Sequence[Row], result: Any) -> list[str]:
         kinds = " and ".join(sorted({row.facts.kind for row in labelled}))
         found.append(
             f"the network is called {kinds}, but every layer is linear in its input up to the activation: it is a "
-            "convolutional network; choose other operators than mul, or q above 1"
+            f"convolutional network; {_remedy(labelled)}"
         )
     if isinstance(result, Tensor) and not bool(torch.isfinite(result).all()):
         found.append("the untrained network gives values that are not finite for inputs in [0, 1]")
     return found
+
+
+def _remedy(rows: Sequence[Row]) -> str:
+    """What would make it non-linear, by what it is made of."""
+    names = {name for row in rows for name, _ in row.facts.operators}
+    if not names:
+        return "choose model.q above 1"
+    if names == {"mul"}:
+        return "choose other operators than mul, such as ops=sine,exp"
+    shown = ", ".join(sorted(names - {"mul"}))
+    return f"raise operators.<name>.omega or k of {shown}, or choose operators=default, which is calibrated"
 
 
 def _known(row: Row) -> bool:

@@ -251,3 +251,18 @@ def test_what_is_not_an_operator_is_refused(definition: Any) -> None:
         Operational({"sine": 3})(definition.spec())
     layer = Operational({"plain": sine})(definition.spec())
     assert isinstance(layer.blocks[0].nodal, FunctionNodal)
+
+
+def test_weights_of_other_operators_are_refused(definition: Any) -> None:
+    spec = definition.spec()
+    state = Operational({"sine": Sine(), "mul": Multiply()})(spec).state_dict()
+    with pytest.raises(ConfigError, match=r"a layer with sine:\d+ mul:\d+, this one has sine:\d+: use the same ops"):
+        Operational({"sine": Sine()})(spec).load_state_dict(state)
+
+
+def test_a_preset_whose_weights_are_too_small_to_matter_is_linear_not_refused(definition: Any) -> None:
+    flat = FunctionNodal(function=lambda w, x: w * 0 + x * 0)
+    layer = Operational({"flat": flat}, initialisation="gop")(definition.spec())
+    assert layer.facts().nonlinearity == 0
+    with pytest.raises(ConfigError, match="does not change"):
+        Operational({"flat": flat})(definition.spec())

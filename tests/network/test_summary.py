@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from onn_runner.errors import ConfigError
-from onn_runner.model.base import Factory
+from onn_runner.model.base import Factory, LayerFacts
 from onn_runner.model.conv import Conv
 from onn_runner.model.operational import Operational
 from onn_runner.model.quadratic import Quadratic
 from onn_runner.model.self_onn import SelfONN
+from onn_runner.network import summary
 from onn_runner.network.compact import Compact
 from onn_runner.network.summary import layers_of, summarise
 from onn_runner.ops.nodal import Multiply, Sine
@@ -97,3 +98,13 @@ def test_values_that_are_not_finite_are_warned_about() -> None:
 def test_a_network_without_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="Linear holds no layers of neurons"):
         summarise(nn.Linear(2, 2), (2,))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [((), "model.q above 1"), ((("mul", 4),), "other operators than mul"), ((("sinh", 4),), "omega or k of sinh")],
+)
+def test_the_remedy_for_a_linear_network_names_what_it_is_made_of(rows: Any, words: str) -> None:
+    facts = LayerFacts("onn" if rows else "self_onn q=1", rows, 0.0, "", "")
+    (text,) = summary._warnings([summary.Row("layers.0", facts, 1, 1, (1, 2, 2))], None)
+    assert words in text
