@@ -121,17 +121,19 @@ class OperationalLayer(SpatialLayer):
         return LayerFacts("onn", operators, self.nonlinearity, self.memory.chosen, self.memory.reason)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {**self.memory.plain(), "operators": [[b.name, b.start, b.stop] for b in self.blocks]}
+        return {**self.memory.plain(), "operators": self._operators()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Raises ConfigError for weights of a layer with other operators, which would mean other neurons."""
-        own = [[block.name, block.start, block.stop] for block in self.blocks]
+        own = self._operators()
         if state["operators"] != own:
-            told = [
-                " ".join(f"{name}:{stop - start}" for name, start, stop in set_) for set_ in (state["operators"], own)
-            ]
-            raise ConfigError(f"these weights are of a layer with {told[0]}, this one has {told[1]}: use the same ops")
+            theirs = " ".join(state["operators"])
+            raise ConfigError(f"these weights are of a layer with {theirs}, this one has {' '.join(own)}: use its ops")
         self.memory.restore(state)
+
+    def _operators(self) -> list[str]:
+        """["sine:8", "exp:8"], in the order of the channels."""
+        return [f"{block.name}:{block.stop - block.start}" for block in self.blocks]
 
     def extra_repr(self) -> str:
         counts = ", ".join(f"{block.stop - block.start} {block.name}" for block in self.blocks)

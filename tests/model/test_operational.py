@@ -256,7 +256,7 @@ def test_what_is_not_an_operator_is_refused(definition: Any) -> None:
 def test_weights_of_other_operators_are_refused(definition: Any) -> None:
     spec = definition.spec()
     state = Operational({"sine": Sine(), "mul": Multiply()})(spec).state_dict()
-    with pytest.raises(ConfigError, match=r"a layer with sine:\d+ mul:\d+, this one has sine:\d+: use the same ops"):
+    with pytest.raises(ConfigError, match=r"a layer with sine:\d+ mul:\d+, this one has sine:\d+: use its ops"):
         Operational({"sine": Sine()})(spec).load_state_dict(state)
 
 
