@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,6 +17,10 @@ from onn_runner.compute.once import once
 
 TILE = 1 << 19
 """Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
+POSITIONS = 4096
+"""Gradients to weights are sums over positions, one after another: so many at a time, the rest in float64."""
+FEW = 64
+"""With so few weights per neuron those sums are in float64 throughout, which costs little there."""
 
 
 def convolve(
@@ -83,13 +89,13 @@ class _Convolution(torch.autograd.Function):
                     means = None
                     if expansion.centred:
                         members, means = _centre(members, call, len(kernel))
-                    to_members, to_kernel = _conv_backward(seen, members, kernel, call, need_x, need_weight)
                     if need_weight:
-                        to_weights[position] += to_kernel
+                        _add_weight_part(to_weights[position], seen, members, kernel, call)
                         if means is not None:
-                            total = seen.sum((0, *range(2, seen.dim())))[:, None] * means
+                            total = seen.sum((0, *range(2, seen.dim())), dtype=torch.float64)[:, None] * means
                             to_weights[position] += total.view(*total.shape, *(1,) * (kernel.dim() - 2))
                     if to_x is not None:
+                        to_members = _conv_backward(seen, members, kernel, call, [True, False, False])[0]
                         found = _pull_back(tile, to_members, bank, call, expansion)
                         to_x[start:stop] = found if position == 0 else to_x[start:stop] + found
             to_bias = grad.sum((0, *range(2, grad.dim())))
@@ -197,21 +203,35 @@ def _conv(members: Tensor, kernel: Tensor, offset: Tensor, call: Call) -> Tensor
     )
 
 
+def _add_weight_part(total: Tensor, grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> None:
+    """Add the gradient to a bank's weights to `total`, in float64."""
+    if kernel[0].numel() <= FEW:
+        grad, members, kernel = grad.double(), members.double(), kernel.double()
+    for seen, part in [(grad, members)] if kernel.dtype == torch.float64 else _parts(grad, members, kernel, call):
+        total += _conv_backward(seen, part, kernel, call, [False, True, False])[1]
+
+
+def _parts(grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> Iterator[tuple[Tensor, Tensor]]:
+    """Outputs at about POSITIONS positions and what they see: several samples, or rows of one of them."""
+    row = math.prod(grad.shape[3:])
+    samples = max(1, POSITIONS // (grad.shape[2] * row))
+    rows = min(grad.shape[2], max(1, POSITIONS // row))
+    halo = call.dilation[0] * (kernel.shape[2] - 1) + 1
+    for first in range(0, len(grad), samples):
+        batch = slice(first, first + samples)
+        for start in range(0, grad.shape[2], rows):
+            stop = min(grad.shape[2], start + rows)
+            below = slice(start * call.stride[0], (stop - 1) * call.stride[0] + halo)
+            yield grad[batch, :, start:stop], members[batch, :, below]
+
+
 def _conv_backward(
-    grad: Tensor, members: Tensor, kernel: Tensor, call: Call, need_x: bool, need_weight: bool
-) -> tuple[Tensor, Tensor]:
+    grad: Tensor, members: Tensor, kernel: Tensor, call: Call, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients to members, weights and offset, those that are wanted."""
     none = [0] * len(call.stride)
-    to_members, to_kernel, _ = torch.ops.aten.convolution_backward(
-        grad,
-        members,
-        kernel,
-        None,
-        list(call.stride),
-        none,
-        list(call.dilation),
-        False,
-        none,
-        call.groups,
-        [need_x, need_weight, False],
+    stride, dilation = list(call.stride), list(call.dilation)
+    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+        grad, members, kernel, None, stride, none, dilation, False, none, call.groups, wanted
     )
-    return to_members, to_kernel
+    return found

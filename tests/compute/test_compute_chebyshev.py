@@ -263,6 +263,29 @@ def test_a_bell_narrower_than_the_node_spacing_is_not_taken_for_zero(case):
     assert layer.check("auto").chosen == "tapwise"
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"channels": (1, 16), "size": (50, 50), "batch": 8},
+        {"channels": (16, 2), "size": (256, 256), "batch": 1},
+        {"channels": (1, 4), "size": (128, 128), "kernel": (1, 1), "seed": 3},
+    ],
+    ids=["one channel", "large map", "one weight"],
+)
+def test_weight_gradients_over_many_positions(case, shape):
+    # in single precision alone they are off by 4e-6, 5e-6 and 1e-5, whatever the number of terms
+    layer = case([ops.Sine(), ops.Exponential()], reach=0.3, **shape)
+    assert layer.check("chebyshev").chosen == "chebyshev"
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s != "one pixel"])
+def test_weight_gradients_in_parts(case, monkeypatch, shape):
+    monkeypatch.setattr(compute.convolution, "FEW", 0)
+    for positions in (1, 10, 50):
+        monkeypatch.setattr(compute.convolution, "POSITIONS", positions)
+        case([ops.Sine()], **SHAPES[shape]).check("chebyshev")
+
+
 def test_convolve_accumulates_large_layers_well(case):
     layer = case([ops.Sine()], channels=(128, 4), size=(8, 8), reach=0.5)
     assert layer.check("auto").chosen == "chebyshev"
