@@ -84,14 +84,16 @@ def shortest(
 
 
 def _attempts(probes: list[Probe], low: float, high: float, precision: Precision) -> Iterator[Expansion]:
-    """What to try in turn: as few terms as may do, then centred, then with more terms."""
+    """What to try in turn: as few terms as may do, then more of them.
+
+    All are centred: the batch that a plan is made from need not show what others lose without.
+    """
     forms = [form(seen) for seen in probes]
     largest = max(-low, high)
     # parity halves the terms, unless an operator without it makes a one-sided interval worth more
     narrow = min(-low, high) < 0.8 * largest and "line" in forms
     interval = Interval(low, high) if narrow else Interval(-largest, largest)
     series = _fewest(probes, forms, interval, precision, narrow)
-    yield Expansion(interval, series)
     for factor in (1.0, 1.25, 1.5):
         yield Expansion(interval, tuple(s.longer(factor) for s in series), centred=True)
 

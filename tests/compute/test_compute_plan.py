@@ -52,6 +52,18 @@ def test_one_plan_serves_many_steps(case, made):
     assert len(made) == 1
 
 
+@pytest.mark.parametrize("nodal", [ops.Sine(), ops.Multiply()], ids=["sine", "mul"])
+def test_a_plan_serves_inputs_whose_common_part_cancels(case, made, nodal):
+    layer = case([nodal], reach=0.5, channels=(4, 8), size=(16, 16))
+    layer.bias.zero_()
+    memory = layer.check("auto")
+    # within the ranges, but far from zero, and neurons that see differences only
+    layer.x = 0.8 + 0.1 * layer.x
+    layer.weight = 0.8 * (layer.weight - layer.weight.mean((1, 2, 3), keepdim=True))
+    layer.check("auto", memory=memory)
+    assert len(made) == 1
+
+
 def test_a_known_bound_needs_no_new_plan(case, made):
     layer = case([ops.Sine()], bound=(-1.0, 1.0), span=0.6)
     memory = Memory()
