@@ -14,10 +14,12 @@ from onn_runner.compute.basis import Interval
 from onn_runner.compute.expansion import Expansion, Form, Series
 from onn_runner.compute.geometry import pool_factor, taps
 from onn_runner.compute.spot import errors, exact
-from onn_runner.compute.truncation import PRECISIONS, Precision, Probe, fewest, form, probe
+from onn_runner.compute.truncation import PRECISIONS, Inputs, Precision, Probe, fewest, form, probe
 from onn_runner.seeding import generator
 
 PIXELS = 60
+MANY = 4096
+"""A feature of psi that is narrower in x than the interval over this may be overlooked."""
 
 
 class NoExpansionError(Exception):
@@ -72,7 +74,7 @@ def shortest(
     scale = torch.full((len(weight),), pool_factor(call.pool, taps(weight)), dtype=torch.float64, device=x.device)
     scale = scale if gain is None else scale * gain.double()
     low, high = ends(call, ranges)
-    probes = _probes(call, weight, scale, ranges, _inputs(x, ranges, low, high))
+    probes = _probes(call, weight, scale, ranges, *_inputs(x, ranges, low, high))
     truth = exact(call, x, weight, scale)
     for expansion in _attempts(probes, low, high, precision):
         found = errors(call, x, weight, gain, expansion, truth)
@@ -107,20 +109,27 @@ def ends(call: Call, ranges: Ranges) -> tuple[float, float]:
     return 0.0 - grid(max(-ranges.low, 0.0)), grid(max(ranges.high, 0.0))
 
 
-def _inputs(x: Tensor, ranges: Ranges, low: float, high: float) -> Tensor:
-    """64 inputs: random pixels, the smallest and the largest one, and the ends of the interval."""
+def _inputs(x: Tensor, ranges: Ranges, low: float, high: float) -> tuple[Inputs, Inputs]:
+    """64 inputs, random pixels, the smallest and the largest one and the ends of the interval; and 8192, half of them
+    a grid over the interval.
+    """
     flat = x.reshape(-1)
     where = torch.randint(len(flat), (PIXELS,), generator=generator("pixels", len(flat))).to(x.device)
     extremes = torch.tensor([ranges.low, ranges.high, low, high], dtype=torch.float64, device=x.device)
-    return torch.cat([flat[where].double(), extremes])
+    few = Inputs(torch.cat([flat[where].double(), extremes]), PIXELS)
+    count = min(MANY, len(flat))
+    where = torch.randint(len(flat), (count,), generator=generator("many pixels", len(flat))).to(x.device)
+    spread = torch.linspace(low, high, MANY, dtype=torch.float64, device=x.device)
+    return few, Inputs(torch.cat([flat[where].double(), spread]), count)
 
 
-def _probes(call: Call, weight: Tensor, scale: Tensor, ranges: Ranges, inputs: Tensor) -> list[Probe]:
+def _probes(call: Call, weight: Tensor, scale: Tensor, ranges: Ranges, few: Inputs, many: Inputs) -> list[Probe]:
     """psi of each block at its weights, scaled up to the grid, and at the inputs."""
     probes = []
     for block, reached in zip(call.blocks, ranges.weights, strict=True):
-        w = weight[block.start : block.stop].double().flatten(1) * (grid(reached) / reached if reached else 1.0)
-        seen = probe(block, w, inputs, scale[block.start : block.stop], PIXELS)
+        own = slice(block.start, block.stop)
+        w = weight[own].double().flatten(1) * (grid(reached) / reached if reached else 1.0)
+        seen = probe(block, w, scale[own], few, many)
         if seen is None:
             raise NoExpansionError(f"{block.name} has values that are not finite or beyond 1e30")
         probes.append(seen)

@@ -1,13 +1,14 @@
 """How far a truncated expansion of psi is from psi itself, at real weights and real inputs, in float64.
 
 No rule on coefficient tails is reliable (a bell narrower than the node spacing samples as zero), so that psi, its
-slope in w and its slope in x are compared at inputs that do not belong to the interpolation.
+slope in w and its slope in x are compared at inputs that do not belong to the interpolation: at few inputs for many
+weights, and at many inputs for few weights, since a feature of psi may be narrow in x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +38,8 @@ PRECISIONS = {
 WEIGHTS = 8192
 """About as many weights of a block are looked at; in each neuron the largest one among them."""
 HUGE = 1e30
+SMALL = 1e-4
+"""The part of the largest mean square that a single small weight's psi is held against at least."""
 
 
 @dataclass(frozen=True)
@@ -54,26 +57,48 @@ class Probe:
     value: Tensor
     slope_w: Tensor
     slope_x: Tensor
+    floor: float = 1e-25
+    """The part of the largest neuron's mean square that is all rounding."""
+    close: Probe | None = None
+    """The same with three weights for neurons, at many inputs."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where psi is looked at, in float64: random pixels first, then chosen points."""
+
+    x: Tensor  # [I]
+    pixels: int
 
 
 def probe(
     block: Block,
     weight: Tensor,  # [o, K], float64
-    x: Tensor,  # [I], float64
     gain: Tensor,  # [o], float64
-    pixels: int,
+    few: Inputs,
+    many: Inputs,
 ) -> Probe | None:
-    """None where a value is not finite or huge."""
-    w = _chosen(weight)
+    """psi at many weights and few inputs, and the other way round; None where a value is not finite or huge."""
+    seen = _look(block, _chosen(weight), gain, few)
+    ordered = weight.reshape(-1).abs().argsort()
+    three = weight.reshape(-1)[ordered[[0, len(ordered) // 2, -1]]][:, None]
+    close = _look(block, three, gain.new_ones(3), many)
+    if seen is None or close is None:
+        return None
+    return replace(seen, share=seen.w.shape[1] / weight.shape[1], close=replace(close, floor=SMALL))
+
+
+def _look(block: Block, w: Tensor, gain: Tensor, inputs: Inputs) -> Probe | None:
+    x = inputs.x
     leaf_w = w.reshape(-1, 1).expand(-1, len(x)).clone().requires_grad_()
     leaf_x = x.expand(len(leaf_w), -1).clone().requires_grad_()
     with torch.enable_grad():
         value = block.nodal(leaf_w, leaf_x).to(torch.float64)
-    slopes = _slopes(value, leaf_w, leaf_x)
-    found = (value.detach(), *slopes)
-    if not all(_moderate(v) for v in found):
+    slope_w, slope_x = _slopes(value, leaf_w, leaf_x)
+    value = value.detach()
+    if not all(_moderate(v) for v in (value, slope_w, slope_x)):
         return None
-    return Probe(block, w, x, gain, w.shape[1] / weight.shape[1], pixels, *found)
+    return Probe(block, w, x, gain, 1.0, inputs.pixels, value, slope_w, slope_x)
 
 
 def _moderate(values: Tensor) -> bool:
@@ -103,7 +128,7 @@ def _chosen(weight: Tensor) -> Tensor:
 def form(seen: Probe) -> Form:
     """What psi(w, x) looks like as a function of x and w, as far as float64 can tell at the probe's values."""
     w = seen.w.reshape(-1, 1)
-    if _is_product(seen):
+    if _is_product(seen) and (seen.close is None or _is_product(seen.close)):
         return "product"
     zero = seen.block.nodal(w, seen.x.new_zeros(1, 1))
     here, there = seen.value - zero, seen.block.nodal(w, -seen.x[None]) - zero
@@ -129,7 +154,9 @@ def fewest(seen: Probe, kind: Form, interval: Interval, precision: Precision) ->
         return Series("product", 1)
 
     def enough(count: int) -> bool:
-        return excess(seen, Series(kind, count), interval, precision) <= 1
+        series = Series(kind, count)
+        views = (seen,) if seen.close is None else (seen, seen.close)
+        return all(excess(view, series, interval, precision) <= 1 for view in views)
 
     limit = precision.nodes if kind == "line" else precision.nodes // 2
     count = _smallest(enough, limit, precision.growth)
@@ -191,7 +218,7 @@ def _by_neuron(seen: Probe, error: Tensor, value: Tensor, *, coherent: bool) -> 
     shape = (*seen.w.shape, error.shape[1])
     error_size, size = (_size(q.view(shape), seen.share, coherent) for q in (error, value))
     # a neuron whose psi is zero everywhere has only rounding to lose
-    floor = max(1e-25 * float(size.max()), 1e-200)
+    floor = max(seen.floor * float(size.max()), 1e-200)
     return float((error_size / size.clamp(min=floor)).max().sqrt())
 
 

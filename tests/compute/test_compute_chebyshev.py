@@ -263,6 +263,21 @@ def test_a_bell_narrower_than_the_node_spacing_is_not_taken_for_zero(case):
     assert layer.check("auto").chosen == "tapwise"
 
 
+def _peak(x):
+    return torch.exp(-(((x - 0.3) / 2e-3) ** 2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda w, x: torch.sin(w * x) + w.square() * _peak(x), lambda w, x: w * x + w.square() * _peak(x)],
+    ids=["sine", "product"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_feature_narrow_in_x_is_not_overlooked(case, function, seed):
+    layer = case([ops.FunctionNodal(function=function)], channels=(1, 4), size=(32, 32), kernel=(1, 1), seed=seed)
+    assert layer.check("auto").chosen == "tapwise"
+
+
 @pytest.mark.parametrize(
     "shape",
     [
