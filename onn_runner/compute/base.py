@@ -51,6 +51,8 @@ class Memory:
     chosen: str = ""
     reason: str = ""
     plans: dict[str, Any] = field(default_factory=dict)
+    training: bool = True
+    """The layer's mode, which it tells before each call; no part of checkpoints."""
 
     def plain(self) -> dict[str, Any]:
         """A copy for a checkpoint."""

@@ -2,9 +2,10 @@
 
 A plan holds for weights and inputs within its ranges, which are rounded up on a grid of factor 2^(1/4). A batch that
 leaves the ranges of all remembered plans gets a new one, or the refusal that an exact kernel must serve it. Refusals
-are remembered in the same way. Training steps use and make the plans under "train"; calls without gradients use these
-too, but make their own under "evaluation", so that evaluating never changes how training goes on. Both are plain
-containers in `Memory.plans` and thus part of checkpoints: a resumed run computes with the same polynomials.
+are remembered in the same way. Layers in training mode use and make the plans under "train"; in evaluation mode they
+use these too, but make their own under "evaluation", so that evaluating never changes how training goes on, with
+gradients or without. Both are plain containers in `Memory.plans` and thus part of checkpoints: a resumed run computes
+with the same polynomials.
 """
 
 from __future__ import annotations
@@ -97,17 +98,16 @@ def find(
         return Choice(None, "inputs or weights are not finite")
     if ranges.largest < SMALLEST:
         return Choice(None, "the inputs are all zero: there is nothing to check an expansion on")
-    training = torch.is_grad_enabled()
     bounded = call.input_bound is not None
     kept: dict[str, list[dict[str, Any]]] = {key: memory.plans.get(key, []) for key in ("train", "evaluation")}
-    for key in ("train",) if training else ("train", "evaluation"):
+    for key in ("train",) if memory.training else ("train", "evaluation"):
         for stored in kept[key]:
             plan = Plan(**stored)
             if plan.covers(ranges, x.dtype, bounded):
                 return plan.choice()
     with torch.inference_mode(False), torch.no_grad():
         plan = make(call, _normal(x), _normal(weight), None if gain is None else _normal(gain), ranges)
-    key = "train" if training else "evaluation"
+    key = "train" if memory.training else "evaluation"
     # a new list, since a checkpoint taken before may hold the old one
     memory.plans[key] = [*kept[key], asdict(plan)][-KEPT:]
     return plan.choice()

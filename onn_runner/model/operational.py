@@ -111,6 +111,7 @@ class OperationalLayer(SpatialLayer):
         return self.weight if self.unit is None else self.weight * self.unit.reshape(-1, *[1] * (self.spec.dims + 1))
 
     def respond(self, x: Tensor) -> Tensor:
+        self.memory.training = self.training
         if self.initialisation != "fastonn":
             return kernels.run(self.call, x, self.nodal_weight(), self.gain, self.bias, self.memory)
         u = kernels.run(self.call, x, self.nodal_weight(), None, None, self.memory)

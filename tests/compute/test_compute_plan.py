@@ -8,6 +8,8 @@ import torch
 from onn_runner import compute, ops
 from onn_runner.compute import Memory, plan
 from onn_runner.compute.shortest import Ranges, grid
+from onn_runner.model.base import LayerSpec
+from onn_runner.model.operational import Operational
 
 MIXED = [ops.Sine(), ops.Exponential(), ops.Gaussian(), ops.Multiply()]
 
@@ -105,6 +107,7 @@ def test_inputs_outside_the_range(case, factor, training):
     x = layer.x * factor
     exact = compute.run(layer.call, x.double(), layer.weight.double(), None, None, Memory(requested="reference"))
     plain = compute.run(layer.call, x, layer.weight, None, None, Memory(requested="reference"))
+    memory.training = training
     with torch.set_grad_enabled(training):
         y = compute.run(layer.call, x, layer.weight, None, None, memory)
     error, inherent = (relative(r, exact) for r in (y, plain))
@@ -137,15 +140,18 @@ def test_alternating_ranges_are_not_planned_again_and_again(case, made):
     assert len(made) <= 4
 
 
-def test_evaluation_never_changes_training(case):
+@pytest.mark.parametrize("gradients", [False, True])
+def test_evaluation_never_changes_training(case, gradients):
     layer = case([ops.Sine(), ops.Exponential()])
     quiet, disturbed = Memory(), Memory()
     for scale in (1.0, 3.0, 2.0):
         layer.x = layer.x * scale
         first = layer.run("auto", memory=quiet)
-        with torch.no_grad():
+        disturbed.training = False
+        with torch.set_grad_enabled(gradients):
             for other in (1.4, 10.0, 1000.0, 0.01):
                 compute.run(layer.call, layer.x * other, layer.weight, layer.gain, layer.bias, disturbed)
+        disturbed.training = True
         second = layer.run("auto", memory=disturbed)
         assert torch.equal(first.y, second.y)
         assert torch.equal(first.to_weight, second.to_weight)
@@ -153,9 +159,31 @@ def test_evaluation_never_changes_training(case):
     assert set(disturbed.plans) == {"train", "evaluation"}
 
 
+def test_training_without_gradients_plans_for_training(case, made):
+    # as the forward pass of activation checkpoints does
+    layer = case([ops.Sine()])
+    memory = Memory()
+    with torch.no_grad():
+        compute.run(layer.call, layer.x, layer.weight, layer.gain, layer.bias, memory)
+    layer.check("auto", memory=memory)
+    assert len(made) == 1
+    assert set(memory.plans) == {"train"}
+
+
+def test_a_layer_tells_its_mode():
+    spec = LayerSpec(in_channels=2, out_channels=4, kernel_size=(3, 3), stride=(1, 1), dilation=(1, 1))
+    layer = Operational({"sine": ops.Sine()})(spec)
+    x = torch.rand(2, 2, 8, 8)
+    layer.eval()(x)
+    assert set(layer.memory.plans) == {"evaluation"}
+    layer.train()(x)
+    assert set(layer.memory.plans) == {"evaluation", "train"}
+
+
 def test_evaluation_uses_the_plan_of_training(case, made):
     layer = case([ops.Sine()])
     memory = layer.run("auto").memory
+    memory.training = False
     with torch.no_grad():
         compute.run(layer.call, layer.x * 0.9, layer.weight, None, None, memory)
     assert len(made) == 1
