@@ -69,12 +69,12 @@ def select(values: Sequence[Tensor], rank: int) -> Tensor:
 
 
 def index_of(best: Tensor, values: Sequence[Tensor]) -> Tensor:
-    """The last t with values[t] == best, as uint8 (int16 beyond 255 tensors); 0 where there is none (NaN)."""
+    """The first t with values[t] == best, as uint8 (int16 beyond 256 tensors); 0 where there is none (NaN)."""
     kind = torch.uint8 if len(values) <= 256 else torch.int16
     # float masks and lerp: boolean ones take three times as long
     found = torch.zeros_like(best)
     mask = torch.empty_like(best)
-    for t, value in enumerate(values[1:], 1):
+    for t, value in reversed([*enumerate(values)]):
         torch.eq(value, best, out=mask)
         found = torch.lerp(found, mask.new_tensor(float(t)).expand_as(mask), mask, out=found)
     return found.to(kind)

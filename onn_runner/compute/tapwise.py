@@ -38,7 +38,11 @@ def run(
     bias: Tensor | None,  # [O]
     memory: Memory,
 ) -> Tensor:  # [B, O, *S']
-    """Exact for every operator and pool; it can be differentiated once."""
+    """Exact for every operator and pool; it can be differentiated once.
+
+    Of equal taps the first one has the gradient of maximum and minimum, as in torch; with the median it may be any one
+    of them in torch, and is the first one here.
+    """
     memory.chosen, memory.reason = "tapwise", "exact, tap by tap"
     total: Tensor = _Tapwise.apply(x, weight, call)
     shape = (-1, *(1,) * len(call.stride))

@@ -89,6 +89,12 @@ def test_median_network_is_small():
     assert len(network(9, 4)[0]) <= 24
 
 
+def test_the_first_of_equals_is_taken():
+    values = list(torch.tensor([[3.0, 1.0], [1.0, 1.0], [3.0, 0.0], [1.0, 1.0], [2.0, 1.0]]))
+    assert index_of(select(values, 4), values).tolist() == [0, 0]
+    assert index_of(select(values, 0), values).tolist() == [1, 2]
+
+
 def test_index_beyond_a_byte():
     values = list(torch.arange(300.0)[:, None])
     assert index_of(values[280], values).tolist() == [280]
