@@ -18,7 +18,7 @@ from torch import nn
 
 from onn_runner import seeding, storage
 from onn_runner.data.base import Source
-from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError
+from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError, RunError, out_of_memory
 from onn_runner.metric.base import ItemMetric
 from onn_runner.overview import describe, show_device, threads_for
 from onn_runner.partition import split as splitting
@@ -118,7 +118,7 @@ class Session:
         """Write results.json, the joined CSV files and the status in run.json."""
         results = self.collect(status)
         storage.write_json(self.folder.results, results)
-        for name in ("metrics.csv", "test_items.csv", "baseline_items.csv"):
+        for name in reporting.TABLES:
             reporting.join_tables(
                 [self.folder.path / f"fold_{fold.index:02d}" / name for fold in self.folds], self.folder.path / name
             )
@@ -129,7 +129,15 @@ class Session:
         """Train and test one fold, then the baselines on it; what an earlier process finished is read."""
         folder = self.folder.fold(fold.index)
         job = self.experiment.job(fold, folder)
-        self.results[fold.index] = train_fold(job, reporter=self.reporter, stop=self.stop, resume=resume)
+        try:
+            self.results[fold.index] = train_fold(job, reporter=self.reporter, stop=self.stop, resume=resume)
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, OnnRunnerError) or not out_of_memory(error):
+                raise
+            raise RunError(
+                f"fold {fold.index}: not enough memory on {self.experiment.settings.device}: lower trainer.batch_size, "
+                "trainer.eval_batch_size or network.channels"
+            ) from error
         self.baselines[fold.index] = self._score_baselines(fold, folder / "baselines.json")
         self.save("running")
         if self.stop.requested:
@@ -228,6 +236,8 @@ def reopen(
         split = json.loads(folder.split.read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"resume={folder.path}: config.yaml or split.json cannot be read ({error})") from error
+    if not isinstance(stored, dict):
+        raise ConfigError(f"resume={folder.path}: config.yaml is empty or damaged: restore it, or start a new run")
     check_resumable(stored)
     return splitting.from_plain(split, fingerprint=experiment.source.fingerprint())
 

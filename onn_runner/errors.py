@@ -36,6 +36,12 @@ class Interrupted(RunError):
     exit_code = 130
 
 
+def out_of_memory(error: RuntimeError | MemoryError) -> bool:
+    """Whether torch failed for want of memory, on the CPU or on a GPU."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text
+
+
 def unknown(kind: str, name: str, options: Iterable[str], *, remedy: str = "") -> ConfigError:
     """The error for a misspelt name: the closest matches first, then all options."""
     choices = sorted(options)

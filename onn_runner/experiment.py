@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from onn_runner.errors import ConfigError, OnnRunnerError, unknown
+from onn_runner.errors import ConfigError, OnnRunnerError, out_of_memory, unknown
 
 UNSTORED = ("resume", "dry_run")
 """Top-level keys that say how to run, not what: not part of the stored config."""
@@ -103,9 +104,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         initialisation=plain.get("initialisation", "calibrated"),
     )
     network = partial(
-        make,
+        build_network,
         config.network,
-        "network",
         factory=factory,
         in_channels=source.shape.input[0],
         out_channels=source.shape.target[0],
@@ -136,6 +136,18 @@ def stored_config(plain: Mapping[str, Any], *, with_operators: bool) -> dict[str
     if not with_operators:
         kept = {key: value for key, value in kept.items() if key not in ("operators", "initialisation")} | {"ops": "-"}
     return kept
+
+
+def build_network(node: DictConfig, **given: Any) -> Any:
+    """A fresh network. Raises ConfigError where the machine's memory does not hold it."""
+    try:
+        return make(node, "network", **given)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, OnnRunnerError) or not out_of_memory(error):
+            raise
+        raise ConfigError(
+            "network: too large for the memory here; lower network.channels or network.kernels"
+        ) from error
 
 
 def checked_name(name: Any) -> str | None:
@@ -179,7 +191,8 @@ def build_operators(config: DictConfig, request: Request) -> tuple[dict[str, Any
         raise ConfigError(
             "ops is empty: name at least one operator, for example ops=sine,exp (see 'onn list operators')"
         )
-    layers = OmegaConf.to_container(config.model.layers) if config.model.get("layers") is not None else []
+    layers = config.model.get("layers")
+    layers = OmegaConf.to_container(layers) if OmegaConf.is_config(layers) else layers
     used = list(dict.fromkeys([*names, *layer_names(layers)]))
     catalogue = {}
     for name in used:
@@ -258,6 +271,9 @@ def build_optimizer(node: DictConfig) -> Callable[..., Any]:
     import torch
 
     build = constructor(node, "optimizer")
+    for name, value in node.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"optimizer.{name!s} (={value}) must be a finite number")
     try:
         build([torch.nn.Parameter(torch.zeros(1))])
     except (TypeError, ValueError) as error:

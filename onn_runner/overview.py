@@ -10,11 +10,13 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
+from onn_runner.errors import RunError
 from onn_runner.network.summary import Summary, summarise
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold
 from onn_runner.report import screen
 from onn_runner.trainer.device import choose_device, sensible_threads, threads
+from onn_runner.trainer.divergence import NonFiniteError
 from onn_runner.trainer.estimate import seconds_per_step
 from onn_runner.trainer.fold import check
 
@@ -93,8 +95,14 @@ def describe_only(experiment: Experiment) -> None:
     settings, source = experiment.settings, experiment.source
     count = threads_for(experiment, summary)
     show_device(out, experiment, count)
-    with threads(count):
-        step = seconds_per_step(experiment.job(folds[0], Path()))
+    try:
+        with threads(count):
+            step = seconds_per_step(experiment.job(folds[0], Path()))
+    except NonFiniteError as error:
+        raise RunError(
+            f"the first training steps already diverge ({error.what}): lower optimizer.lr, or the range or order of "
+            "what the neurons compute (operators.<name>.omega, model.q)"
+        ) from error
     steps = sum(-(-len(fold.train) // settings.batch_size) for fold in folds) * settings.epochs * settings.starts
     # Validation is a forward pass without gradients: about a third of a step for the same items.
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))

@@ -198,3 +198,21 @@ def test_every_neuron_type_and_kernel_trains(mine, words):
         == 0
     )
     assert results(mine)["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["optimizer.lr=inf"], 2, "optimizer.lr (=inf) must be a finite number"),
+        (["optimizer=sgd", "optimizer.momentum=nan"], 2, "optimizer.momentum (=nan) must be a finite number"),
+        (["optimizer=sgd", "optimizer.lr=1e30", "dry_run=true"], 1, "the first training steps already diverge"),
+        (["network.channels=[100000000000,16]"], 2, "too large for the memory"),
+        (["model.layers=sine"], 2, "model.layers (=sine) must be a list"),
+        (["model.layers=[1,2]"], 2, "model.layers (=[1, 2]) must be a list"),
+    ],
+)
+def test_values_that_only_the_machine_refuses_are_told_in_a_sentence(mine, capsys, words, code, message):
+    assert main([*SMALL, *words]) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error

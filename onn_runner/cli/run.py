@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -28,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 a run failed, 2 refused, 130 interrupted."""
     typed = list(sys.argv[1:] if argv is None else argv)
     threading.excepthook = in_background
+    # Closed by the caller (`>&-`): there is nobody to tell, which is no reason to fail.
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
     try:
         code = answer(typed)
         sys.stdout.flush()
@@ -41,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except OSError as error:
+        note(f"{error.filename or 'output'}: {error.strerror or error}")
+        return 1
     return code
 
 

@@ -165,6 +165,7 @@ class Operational:
             raise unknown("initialisation", str(self.initialisation), INITIALISATIONS)
         if not isinstance(self.pool, Pool):
             pools.named(self.pool)
+        _check_layers(self.layers)
         for index in range(len(self.layers or ())):
             self.operators_of(index)
 
@@ -200,3 +201,19 @@ class Operational:
         padding.check(spec, "onn")
         blocks = split_evenly(self.operators_of(spec.index), spec.out_channels)
         return OperationalLayer(spec, blocks, model=self)
+
+
+def _check_layers(layers: Any) -> None:
+    """Each entry of model.layers: None, a name, or a list of names."""
+    listed = isinstance(layers, Sequence) and not isinstance(layers, str)
+    if layers is None or (listed and all(_is_entry(entry) for entry in layers)):
+        return
+    raise ConfigError(
+        f"model.layers (={layers}) must be a list with one entry per operational layer, each a list of operators or "
+        "null, such as [[sine,exp],[mul],null]"
+    )
+
+
+def _is_entry(entry: Any) -> bool:
+    names = [entry] if isinstance(entry, str) else entry
+    return entry is None or (isinstance(names, Sequence) and all(isinstance(name, str) for name in names))

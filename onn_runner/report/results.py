@@ -25,8 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from onn_runner import storage
+from onn_runner.errors import RunError
 
 RESULTS_SCHEMA = 1
+TABLES = {
+    "metrics.csv": ("fold", "start", "epoch", "split", "metric", "value"),
+    "test_items.csv": ("fold", "start", "item", "split", "metric", "value"),
+    "baseline_items.csv": ("fold", "baseline", "item", "split", "metric", "value"),
+}
+"""Tidy tables of a fold, joined in the run's folder: name -> heading."""
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
@@ -131,8 +138,26 @@ def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]
 
 
 def join_tables(parts: Sequence[Path], whole: Path) -> None:
-    """One CSV file of the folds' files, the heading once; nothing is written where no fold has one yet."""
-    texts = [part.read_text() for part in parts if part.is_file()]
+    """One CSV file of the folds' files, the heading once; nothing is written where no fold has one yet.
+
+    Raises RunError for a damaged one.
+    """
+    texts = [_checked_table(part) for part in parts if part.is_file()]
     if texts:
         heading = texts[0].partition("\n")[0] + "\n"
         storage.write_text(whole, heading + "".join(text.partition("\n")[2] for text in texts))
+
+
+def _checked_table(path: Path) -> str:
+    """Its text. Raises RunError, with the remedy, for a file that was damaged from outside."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = list(csv.reader(text.splitlines(), strict=True))
+        whole = bool(rows) and tuple(rows[0]) == TABLES[path.name] and all(len(r) == len(rows[0]) for r in rows)
+    except (UnicodeDecodeError, csv.Error):
+        whole = False
+    if not whole:
+        raise RunError(
+            f"{path} is damaged: remove it together with status.json beside it, then resume: the fold is scored again"
+        )
+    return text

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from onn_runner.errors import RunError
 from onn_runner.report import results, table
 
 
@@ -142,9 +143,22 @@ def test_the_content_is_json(two_starts):
 
 
 def test_tables_of_folds_are_joined_with_one_heading(tmp_path):
-    for number in (0, 1):
-        (tmp_path / f"{number}.csv").write_text(f"fold,value\n{number},1.0\n")
-    results.join_tables([tmp_path / "0.csv", tmp_path / "missing.csv", tmp_path / "1.csv"], tmp_path / "all.csv")
-    assert (tmp_path / "all.csv").read_text() == "fold,value\n0,1.0\n1,1.0\n"
+    heading = "fold,start,epoch,split,metric,value\n"
+    parts = [tmp_path / f"fold_0{number}" / "metrics.csv" for number in (0, 1, 2)]
+    for number in (0, 2):
+        parts[number].parent.mkdir()
+        parts[number].write_text(f"{heading}{number},0,1,val,psnr,28.0\n")
+    results.join_tables(parts, tmp_path / "all.csv")
+    assert (tmp_path / "all.csv").read_text() == f"{heading}0,0,1,val,psnr,28.0\n2,0,1,val,psnr,28.0\n"
     results.join_tables([tmp_path / "missing.csv"], tmp_path / "none.csv")
     assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", b"fold,start,epoch,split,metric,value\n0,1\n", b"\xff\xfe\x00"]
+)
+def test_a_damaged_table_is_named_with_the_remedy(tmp_path, content):
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(content)
+    with pytest.raises(RunError, match=r"metrics\.csv is damaged: remove it together with status\.json"):
+        results.join_tables([path], tmp_path / "all.csv")
