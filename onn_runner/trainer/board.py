@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -42,6 +43,9 @@ class EventBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder = folder
+        # TensorBoard reads files in the order of their names, which begin with the second they were made in.
+        while any(folder.glob(f"events.out.tfevents.{int(time.time()):010d}.*")):
+            time.sleep(0.05)
         try:
             self.writer = SummaryWriter(str(folder), purge_step=epoch + 1)
         except OSError as error:
