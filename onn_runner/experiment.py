@@ -225,7 +225,10 @@ def operator_node(config: DictConfig, name: str, folders: Sequence[Path]) -> Dic
     """operators.<name>, composed from conf/ops/<name>.yaml and the preset where `ops` does not hold it."""
     if name in (config.get("ops") or {}):
         node = config.operators[name]
-        assert isinstance(node, DictConfig)
+        if not isinstance(node, DictConfig):
+            raise ConfigError(
+                f"operators.{name} (={node}) must hold the operator's parameters: set operators.{name}.<key>"
+            )
         return node
     for folder in folders:
         path = folder / "ops" / f"{name}.yaml"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -139,7 +138,9 @@ def interleaved(steps: dict[str, Step], repetitions: int) -> dict[str, float]:
 
 
 def peak_megabytes(method: str, shape: Shape, pool: str, operators: str, reach: float) -> float:
-    """Peak resident memory of a step in a process of its own, above what was held before."""
+    """Peak resident memory of a step in a process of its own, above what was held before; nan where not on Linux."""
+    if not Path("/proc/self/clear_refs").exists():
+        return float("nan")
     words = [str(value) for value in (shape.inputs, shape.neurons, shape.kernel, shape.size, shape.batch)]
     command = [sys.executable, __file__, "--memory-of", method, pool, operators, str(reach), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -153,9 +154,17 @@ def memory_of(words: list[str]) -> None:
     warm_up = Shape(1, len(nodals), shape.kernel, shape.kernel, 1)
     step_of(method, warm_up, request(warm_up, nodals, pool), reach)()
     step = step_of(method, shape, request(shape, nodals, pool), reach)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # The peak so far, which a process also inherits from the one that started it, is forgotten.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_kilobytes()
     step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print((peak_kilobytes() - before) / 1024)
+
+
+def peak_kilobytes() -> int:
+    """Peak resident memory of this process since it was last cleared (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def measure(shape: Shape, name: str, pool: str, nodals: tuple[ops.Nodal, ...], options: argparse.Namespace) -> dict:

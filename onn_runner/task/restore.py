@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +29,8 @@ class Restore:
         object.__setattr__(self, "criterion", named(self.loss) if isinstance(self.loss, str) else self.loss)
         if not callable(self.criterion):
             raise ConfigError(f"task.loss (={self.loss!r}) must be a name or a function of prediction and target.")
-        if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
-            raise ConfigError(f"task.clip (={list(self.clip)}) must be [low, high], such as [0, 1], or null.")
+        if self.clip is not None and not _is_range(self.clip):
+            raise ConfigError(f"task.clip (={self.clip}) must be [low, high], such as [0, 1], or null.")
 
     @property
     def clip_range(self) -> tuple[float, float] | None:
@@ -65,3 +66,11 @@ class Restore:
                 "choose channels and sampling of the network so that its output has the target's shape."
             )
         return prediction, target
+
+
+def _is_range(value: Any) -> bool:
+    """Whether it is two finite numbers, the lower one first."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        return False
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) for end in value)
+    return numbers and value[0] < value[1]

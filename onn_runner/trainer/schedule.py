@@ -110,6 +110,9 @@ class MultiStep(Curve):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        given: Any = self.milestones
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise ConfigError(f"scheduler.milestones (={given}) must be a list of epochs, such as [10, 20]")
         for milestone in self.milestones:
             _positive("milestones", milestone)
         _positive("gamma", self.gamma)
