@@ -144,8 +144,9 @@ class Session:
             raise Interrupted(f"stopped by {self.stop.reason}")
 
     def _score_baselines(self, fold: Fold, path: Path) -> Mapping[str, Mapping[str, float]]:
-        if path.is_file():
-            known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text())
+        # What is missing or damaged is scored again.
+        with contextlib.suppress(OSError, ValueError):
+            known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text(encoding="utf-8"))
             return known
         self.reporter.note(f"fold {fold.index}: scoring the baselines")
         source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)

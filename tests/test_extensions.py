@@ -207,6 +207,7 @@ def test_every_neuron_type_and_kernel_trains(mine, words):
         (["optimizer=sgd", "optimizer.momentum=nan"], 2, "optimizer.momentum (=nan) must be a finite number"),
         (["optimizer=sgd", "optimizer.lr=1e30", "dry_run=true"], 1, "the first training steps already diverge"),
         (["network.channels=[100000000000,16]"], 2, "too large for the memory"),
+        (["ops=sine,exp,mul", "network.channels=[2]"], 2, "layer 0 has 2 neurons for 3 operators"),
         (["task.clip=true"], 2, "task.clip (=True) must be [low, high]"),
         (["task.clip=[a,b]"], 2, "task.clip (=['a', 'b']) must be [low, high]"),
         (["operators.sine=7"], 2, "operators.sine"),

@@ -199,7 +199,13 @@ class Operational:
 
     def __call__(self, spec: LayerSpec) -> OperationalLayer:
         padding.check(spec, "onn")
-        blocks = split_evenly(self.operators_of(spec.index), spec.out_channels)
+        operators = self.operators_of(spec.index)
+        if spec.role == "hidden" and len(operators) > spec.out_channels:
+            raise ConfigError(
+                f"layer {spec.index} has {spec.out_channels} neurons for {len(operators)} operators "
+                f"({', '.join(operators)}): every operator needs a neuron; raise network.channels or name fewer"
+            )
+        blocks = split_evenly(operators, spec.out_channels)
         return OperationalLayer(spec, blocks, model=self)
 
 

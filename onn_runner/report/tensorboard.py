@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ def _write_curves(writer: SummaryWriter, path: Path) -> None:
                 points[row["metric"], int(row["epoch"])].append(float(row["value"]))
     for (metric, epoch), values in sorted(points.items()):
         writer.add_scalar(f"cv_curves/val_{metric}_mean", statistics.fmean(values), epoch)
-        if len(values) > 1:
+        if len(values) > 1 and all(map(math.isfinite, values)):
             writer.add_scalar(f"cv_curves/val_{metric}_std", statistics.stdev(values), epoch)
 
 

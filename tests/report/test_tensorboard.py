@@ -81,5 +81,12 @@ def test_writing_again_replaces_the_points(folder):
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
 
 
+def test_infinite_scores_are_written_without_a_deviation(folder):
+    with (folder / "metrics.csv").open("a") as handle:
+        handle.write("0,0,3,val,psnr,inf\n1,0,3,val,psnr,30.0\n")
+    tensorboard.write_run(folder, content(), parameters=CONFIG, failed=False)
+    assert [p.step for p in read(folder).Scalars("cv_curves/val_psnr_std")] == [1, 2]
+
+
 def test_models_without_operators_are_recorded_as_such():
     assert tensorboard.hyperparameters({**CONFIG, "ops": "-", "operators": {}})["ops"] == "-"
