@@ -115,7 +115,16 @@ class Session:
         )
 
     def save(self, status: str) -> dict[str, Any]:
-        """Write results.json, the joined CSV files and the status in run.json."""
+        """Write results.json, the joined CSV files and the status in run.json.
+
+        Raises RunError where a table of a finished fold was removed: its rows must not vanish from the joined ones.
+        """
+        for index, result in self.results.items():
+            for path in (self.folder.path / f"fold_{index:02d}" / name for name in ("metrics.csv", "test_items.csv")):
+                if result.status == "done" and not path.is_file():
+                    raise RunError(
+                        f"{path} is gone: remove status.json beside it, then resume: the fold is scored again"
+                    )
         results = self.collect(status)
         storage.write_json(self.folder.results, results)
         for name in reporting.TABLES:

@@ -216,6 +216,18 @@ def test_a_finished_run_resumed_does_nothing_again(finished, monkeypatch, capsys
     assert "mean ± std" in capsys.readouterr().out
 
 
+def test_a_removed_table_is_told_and_made_again(work, capsys):
+    assert main(["model=conv", *SMALL]) == 0
+    run = only_run(work)
+    before = final_numbers(run)
+    (run / "fold_00" / "test_items.csv").unlink()
+    assert main([f"resume={run}"]) == 1
+    assert "test_items.csv is gone: remove status.json beside it" in capsys.readouterr().err
+    (run / "fold_00" / "status.json").unlink()
+    assert main([f"resume={run}"]) == 0
+    assert final_numbers(run) == before
+
+
 def begin(work: Path, *words: str) -> subprocess.Popen:
     program = [sys.executable, "-c", "import sys; from onn_runner.cli.run import main; sys.exit(main())"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(onn_runner.__file__).parents[1])}
