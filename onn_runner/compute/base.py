@@ -20,7 +20,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Call:
-    """What does not change from call to call. The input is already padded: kernels compute valid positions only.
+    """What does not change from call to call. The input is already padded: kernels compute valid positions only, or the
+    full output of a transposed layer.
 
     A kernel module (`reference`, `chebyshev`, `tapwise`) offers
 
@@ -38,6 +39,9 @@ class Call:
     groups: int = 1
     input_bound: tuple[float, float] | None = None
     """A range that x is known to lie in (after tanh: -1 to 1), or None."""
+    transposed: bool = False
+    """y[o,p] = A_o sum of psi(w[o,c,t], x[c,i]) over all c and all i, t with p = i stride + t dilation, + b_o: of size
+    (S - 1) stride + dilation (k - 1) + 1 per axis. Inserted zeros contribute nothing; sum and mean pools only."""
 
 
 @dataclass
