@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onn_runner.compute import basis
+from onn_runner.compute import basis, correlation, plain
 from onn_runner.compute.base import Call
-from onn_runner.compute.expansion import Bank, Expansion, banks, factor, kernels, kernels_pull_back
+from onn_runner.compute.coefficients import kernels, kernels_pull_back
+from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrices
 from onn_runner.compute.geometry import output_size, pool_factor, taps
-from onn_runner.compute.once import once
 
 TILE = 1 << 19
 """Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
-POSITIONS = 4096
-"""Gradients to weights are sums over positions, one after another: so many at a time, the rest in float64."""
-FEW = 64
-"""With so few weights per neuron those sums are in float64 throughout, which costs little there."""
 
 
 def convolve(
@@ -31,7 +26,7 @@ def convolve(
     call: Call,
     expansion: Expansion,
 ) -> Tensor:  # [B, O, *S']
-    """The layer by its expansion, in the precision of x; it can be differentiated once."""
+    """The layer by its expansion, in the precision of x; it can be differentiated any number of times."""
     output: Tensor = _Convolution.apply(x.contiguous(), weight, gain, bias, call, expansion)
     return output
 
@@ -49,58 +44,194 @@ class _Convolution(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, weight, gain)
         ctx.call, ctx.expansion = call, expansion
-        plan = banks(expansion, call.groups)
-        weights, constant = kernels(call, expansion, weight, _scale(call, weight, gain))
-        if bias is not None:
-            constant = constant + bias
+        scale = _scale(call, weight, gain)
+        weights, constants = kernels(call, expansion, weight, scale)
+        layer = _Layer(call, expansion, banks(expansion, call.groups), weights)
         y = x.new_empty((x.shape[0], weight.shape[0], *output_size(call, x, weight)))
-        for start, stop in _tiles(x, plan, call):
-            seen: set[int] = set()
-            for bank, kernel in zip(plan, weights, strict=True):
-                members = _members(x[start:stop], bank, call, expansion)
-                fresh = [index for index in bank.blocks if index not in seen]
-                inner = torch.cat([_part(constant, call, index, index in fresh) for index in bank.blocks])
-                if expansion.centred:
-                    members, means = _centre(members, call, len(kernel))
-                    inner = inner + (kernel.double().flatten(2).sum(2) * means).sum(1)
-                _add(y[start:stop], _conv(members, kernel, inner.to(x.dtype), call), bank, call, seen)
-                seen.update(fresh)
+        for start, stop in layer.tiles(x):
+            layer.respond(x[start:stop], constants, bias, y[start:stop])
         return y
 
     @staticmethod
-    @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, gain = ctx.saved_tensors
         call, expansion = ctx.call, ctx.expansion
-        need_x, need_weight, _, need_bias = ctx.needs_input_grad[:4]
-        plan = banks(expansion, call.groups)
-        scale = _scale(call, weight, gain)
-        with torch.autocast(x.device.type, enabled=False):
-            grad = grad.contiguous()
-            weights, _ = kernels(call, expansion, weight, scale)
-            # in float64, since a batch may be cut into many tiles
-            to_weights = [torch.zeros_like(kernel, dtype=torch.float64) for kernel in weights] if need_weight else []
-            to_x = torch.empty_like(x) if need_x else None
-            for start, stop in _tiles(x, plan, call) if need_x or need_weight else ():
-                for position, (bank, kernel) in enumerate(zip(plan, weights, strict=True)):
-                    tile = x[start:stop]
-                    members = _members(tile, bank, call, expansion)
-                    seen = _take(grad[start:stop], bank, call)
-                    means = None
-                    if expansion.centred:
-                        members, means = _centre(members, call, len(kernel))
-                    if need_weight:
-                        _add_weight_part(to_weights[position], seen, members, kernel, call)
-                        if means is not None:
-                            total = seen.sum((0, *range(2, seen.dim())), dtype=torch.float64)[:, None] * means
-                            to_weights[position] += total.view(*total.shape, *(1,) * (kernel.dim() - 2))
-                    if to_x is not None:
-                        to_members = _conv_backward(seen, members, kernel, call, [True, False, False])[0]
-                        found = _pull_back(tile, to_members, bank, call, expansion)
-                        to_x[start:stop] = found if position == 0 else to_x[start:stop] + found
-            to_bias = grad.sum((0, *range(2, grad.dim())))
-            to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_bias) if need_weight else None
-        return to_x, to_weight, None, to_bias if need_bias else None, None, None
+        needs = ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[3]
+
+        def first() -> plain.Gradients:
+            with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+                return _gradients(call, expansion, x, weight, gain, grad.contiguous(), needs)
+
+        if torch.is_grad_enabled():
+            found = plain.gradients(call, x, weight, gain, expansion, grad, needs, first=first)
+        else:
+            found = first()
+        return found[0], found[1], None, found[2], None, None
+
+
+def _gradients(
+    call: Call,
+    expansion: Expansion,
+    x: Tensor,
+    weight: Tensor,
+    gain: Tensor | None,
+    grad: Tensor,
+    needs: tuple[bool, bool, bool],
+) -> plain.Gradients:
+    need_x, need_weight, need_bias = needs
+    to_bias = grad.sum((0, *range(2, grad.dim())))
+    if not (need_x or need_weight):
+        return None, None, to_bias if need_bias else None
+    scale = _scale(call, weight, gain)
+    weights, _ = kernels(call, expansion, weight, scale)
+    layer = _Layer(call, expansion, banks(expansion, call.groups), weights)
+    # in float64, since a batch may be cut into many tiles
+    to_weights = [torch.zeros_like(kernel, dtype=torch.float64) for kernel in weights] if need_weight else None
+    to_x = torch.empty_like(x) if need_x else None
+    for start, stop in layer.tiles(x):
+        into = None if to_x is None else to_x[start:stop]
+        layer.pull_back(x[start:stop], grad[start:stop], into, to_weights)
+    to_weight = None
+    if to_weights is not None:
+        to_constants = to_bias.view(-1, *(1,) * len(call.stride))
+        if call.transposed:
+            to_constants = _per_tap(grad, x, weight, call)
+        to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_constants)
+    return to_x, to_weight, to_bias if need_bias else None
+
+
+@dataclass(frozen=True)
+class _Layer:
+    call: Call
+    expansion: Expansion
+    banks: tuple[Bank, ...]
+    weights: list[Tensor]  # [O_bank, R C/G, *k] for each bank
+
+    def tiles(self, x: Tensor) -> list[tuple[int, int]]:
+        """Ranges of samples whose basis values are about TILE at most."""
+        if x.shape[0] == 0:
+            return []
+        size = max(1, TILE // (x[0].numel() * max(max(bank.count, bank.members) for bank in self.banks)))
+        return [(start, min(x.shape[0], start + size)) for start in range(0, x.shape[0], size)]
+
+    def respond(self, x: Tensor, constants: Tensor, bias: Tensor | None, y: Tensor) -> None:
+        """Write a tile's outputs [b, O, *S'] into `y`; constants [O, *k] are psi(w, 0) summed over channels."""
+        call = self.call
+        offset = constants if call.transposed else constants.flatten(1).sum(1)
+        if bias is not None and not call.transposed:
+            offset = offset + bias
+        seen: set[int] = set()
+        for bank, kernel in zip(self.banks, self.weights, strict=True):
+            members, means = self._members(x, bank)
+            fresh = [index for index in bank.blocks if index not in seen]
+            shift = None if means is None else self._shift(kernel, means)
+            if call.transposed:
+                inner = kernel.new_zeros(len(kernel))
+                if shift is not None:
+                    offset = offset + self._spread(shift, bank)
+            else:
+                parts = [_part(offset, call, index, index in fresh) for index in bank.blocks]
+                inner = (torch.cat(parts) if shift is None else torch.cat(parts) + shift).to(x.dtype)
+            self._add(y, correlation.forward(members, kernel, inner, call), bank, seen)
+            seen.update(fresh)
+        if call.transposed:
+            y += _everywhere(offset, x, call).to(x.dtype)
+            if bias is not None:
+                y += bias.view(-1, *(1,) * len(call.stride))
+
+    def pull_back(self, x: Tensor, grad: Tensor, to_x: Tensor | None, to_weights: list[Tensor] | None) -> None:
+        """Write a tile's gradient to x into `to_x`, and add those to the banks' weights to `to_weights`."""
+        for position, (bank, kernel) in enumerate(zip(self.banks, self.weights, strict=True)):
+            members, means = self._members(x, bank)
+            seen = self._take(grad, bank)
+            if to_weights is not None:
+                total = to_weights[position]
+                correlation.add_to_weight(total, seen, members, kernel, self.call)
+                if means is not None:
+                    _add_shift(total, seen, means, x, kernel, self.call)
+            if to_x is not None:
+                to_members = correlation.to_members(seen, members, kernel, self.call)
+                del members
+                found = self._pull_back(x, to_members, bank)
+                if position == 0:
+                    to_x.copy_(found)
+                else:
+                    to_x += found
+
+    def _members(self, x: Tensor, bank: Bank) -> tuple[Tensor, Tensor | None]:
+        """E_r(x), mixtures of them, or g(x), stacked on channels, [b, G R C/G, *S]; centred, with their means then."""
+        call = self.call
+        if bank.form == "product":
+            values = factor(_reader(bank, call), x)
+            if not self.expansion.centred:
+                return values, None
+            means = _means(values)
+            return values - means.view(-1, *(1,) * (x.dim() - 2)), means
+        values = x.new_empty((x.shape[0], bank.members * x.shape[1], *x.shape[2:]))
+        basis.evaluate(_grouped(x, call), self.expansion.interval, bank.form, self._slots(values, bank, x.shape[1]))
+        if bank.mix is not None:
+            matrix, _ = matrices(bank.mix, x.dtype, x.device)
+            split = values.view(x.shape[0] * call.groups, bank.members, -1)
+            values = torch.matmul(matrix, split).view(x.shape[0], bank.count * x.shape[1], *x.shape[2:])
+        if not self.expansion.centred:
+            return values, None
+        means = _means(values)
+        return values.sub_(means.view(-1, *(1,) * (x.dim() - 2))), means
+
+    def _pull_back(self, x: Tensor, grad: Tensor, bank: Bank) -> Tensor:
+        """The gradient to x [b, C, *S] from that to the channels of a bank."""
+        if bank.form == "product":
+            leaf = x.detach().requires_grad_()
+            with torch.enable_grad():
+                value = factor(_reader(bank, self.call), leaf)
+            return torch.autograd.grad(value, leaf, grad)[0] if value.requires_grad else torch.zeros_like(x)
+        grad = grad.contiguous()
+        if bank.mix is not None:
+            matrix, _ = matrices(bank.mix, x.dtype, x.device)
+            split = grad.view(x.shape[0] * self.call.groups, bank.count, -1)
+            grad = torch.matmul(matrix.T, split).view(x.shape[0], bank.members * x.shape[1], *x.shape[2:])
+        slots = self._slots(grad, bank, x.shape[1])
+        return basis.pull_back(_grouped(x, self.call), self.expansion.interval, bank.form, slots).view_as(x)
+
+    def _slots(self, values: Tensor, bank: Bank, channels: int) -> list[Tensor]:
+        """Views [b, G, C/G, *S] of the members by ascending degree; unmixed, the highest one lies first."""
+        groups = self.call.groups
+        split = values.view(values.shape[0], groups, bank.members, channels // groups, *values.shape[2:])
+        order = range(bank.members) if bank.mix is not None else reversed(range(bank.members))
+        return [split[:, :, index] for index in order]
+
+    def _shift(self, kernel: Tensor, means: Tensor) -> Tensor:
+        """What the means [G R C/G] add: [O_bank], or [O_bank, *k] in a transposed layer, in float64."""
+        spread = _met(means, kernel, self.call)
+        if self.call.transposed:
+            return (kernel.double() * spread.view(*spread.shape, *(1,) * (kernel.dim() - 2))).sum(1)
+        return (kernel.flatten(2).sum(2, dtype=torch.float64) * spread).sum(1)
+
+    def _spread(self, values: Tensor, bank: Bank) -> Tensor:
+        """A bank's values [O_bank, ...] at their neurons' places among all [O, ...]."""
+        total = values.new_zeros((self.call.blocks[-1].stop, *values.shape[1:]))
+        self._add(total[None], values[None], bank, set())
+        return total
+
+    def _add(self, y: Tensor, values: Tensor, bank: Bank, seen: set[int]) -> None:
+        """Put a bank's outputs [b, O_bank, ...] where they belong: written first, added later."""
+        first = 0
+        for index in bank.blocks:
+            block = self.call.blocks[index]
+            part = values[:, first : first + block.stop - block.start]
+            target = y[:, block.start : block.stop]
+            if index in seen:
+                target.add_(part)
+            else:
+                target.copy_(part)
+            first += block.stop - block.start
+
+    def _take(self, grad: Tensor, bank: Bank) -> Tensor:
+        """The gradient [b, O_bank, *S'] to a bank's outputs."""
+        blocks = self.call.blocks
+        if len(bank.blocks) == len(blocks):
+            return grad
+        return torch.cat([grad[:, blocks[index].start : blocks[index].stop] for index in bank.blocks], 1)
 
 
 def _scale(call: Call, weight: Tensor, gain: Tensor | None) -> Tensor:
@@ -111,61 +242,50 @@ def _scale(call: Call, weight: Tensor, gain: Tensor | None) -> Tensor:
     return gain.detach().to(torch.float64) * factor
 
 
-def _tiles(x: Tensor, plan: tuple[Bank, ...], call: Call) -> list[tuple[int, int]]:
-    """Ranges of samples whose basis values are about TILE at most."""
-    if x.shape[0] == 0:
-        return []
-    size = max(1, TILE // (x[0].numel() * max(bank.count for bank in plan)))
-    return [(start, min(x.shape[0], start + size)) for start in range(0, x.shape[0], size)]
-
-
-def _slots(values: Tensor, bank: Bank, call: Call, channels: int) -> list[Tensor]:
-    """Views [b, G, C/G, *S] of [b, G R C/G, *S] by ascending degree; the highest degree comes first in memory."""
-    split = values.view(values.shape[0], call.groups, bank.count, channels // call.groups, *values.shape[2:])
-    return [split[:, :, index] for index in reversed(range(bank.count))]
-
-
 def _grouped(x: Tensor, call: Call) -> Tensor:
     return x.view(x.shape[0], call.groups, x.shape[1] // call.groups, *x.shape[2:])
 
 
-def _members(x: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """E_r(x), or g(x), stacked on channels, [b, G R C/G, *S]."""
-    if bank.form == "product":
-        return _product(x, bank, call)
-    values = x.new_empty((x.shape[0], bank.count * x.shape[1], *x.shape[2:]))
-    basis.evaluate(_grouped(x, call), expansion.interval, bank.form, _slots(values, bank, call, x.shape[1]))
-    return values
-
-
-def _centre(members: Tensor, call: Call, outputs: int) -> tuple[Tensor, Tensor]:
-    """The members less their means, and the means as each output's weights meet them, [O_bank, R C/G] in float64.
-
-    Any number near the mean would do: a sparse grid of positions gives it.
-    """
-    sparse = members
-    for axis in range(2, members.dim()):
-        sparse = sparse[(slice(None),) * axis + (slice(None, None, max(1, members.shape[axis] // 16)),)]
-    means = sparse.mean((0, *range(2, members.dim())))
-    spread = means.double().view(call.groups, 1, -1).expand(-1, outputs // call.groups, -1)
-    return members - means.view(-1, *(1,) * (members.dim() - 2)), spread.reshape(outputs, -1)
-
-
-def _product(x: Tensor, bank: Bank, call: Call) -> Tensor:
-    """g(x) of the one block that reads the bank."""
+def _reader(bank: Bank, call: Call) -> Any:
+    """The one block that reads a product's bank."""
     (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
-    return factor(call.blocks[index], x)
+    return call.blocks[index]
 
 
-def _pull_back(x: Tensor, grad: Tensor, bank: Bank, call: Call, expansion: Expansion) -> Tensor:
-    """The gradient to x [b, C, *S] from that to the members."""
-    if bank.form == "product":
-        leaf = x.detach().requires_grad_()
-        with torch.enable_grad():
-            value = _product(leaf, bank, call)
-        return torch.autograd.grad(value, leaf, grad)[0] if value.requires_grad else torch.zeros_like(x)
-    slots = _slots(grad.contiguous(), bank, call, x.shape[1])
-    return basis.pull_back(_grouped(x, call), expansion.interval, bank.form, slots).view_as(x)
+def _means(members: Tensor) -> Tensor:
+    """A number near each channel's mean; any would do: a sparse grid of positions gives it."""
+    for axis in range(2, members.dim()):
+        members = members[(slice(None),) * axis + (slice(None, None, max(1, members.shape[axis] // 16)),)]
+    return members.mean((0, *range(2, members.dim())))
+
+
+def _met(means: Tensor, kernel: Tensor, call: Call) -> Tensor:
+    """The means as each output's weights meet them, [O_bank, R C/G] in float64."""
+    return means.double().view(call.groups, 1, -1).expand(-1, len(kernel) // call.groups, -1).reshape(len(kernel), -1)
+
+
+def _add_shift(total: Tensor, grad: Tensor, means: Tensor, x: Tensor, kernel: Tensor, call: Call) -> None:
+    """Add to the gradient to a bank's weights [O_bank, R C/G, *k] what the means that were taken out are due."""
+    met = _met(means, kernel, call)
+    if call.transposed:
+        seen = _per_tap(grad, x, kernel, call)
+    else:
+        seen = grad.sum((0, *range(2, grad.dim())), dtype=torch.float64).view(-1, *(1,) * (kernel.dim() - 2))
+    total += met.view(*met.shape, *(1,) * (kernel.dim() - 2)) * seen[:, None]
+
+
+def _everywhere(constants: Tensor, x: Tensor, call: Call) -> Tensor:
+    """Constants per tap [O, *k] at the outputs of a transposed layer that those taps reach, [1, O, *S'], float64."""
+    ones = torch.ones((1, 1, *x.shape[2:]), dtype=torch.float64, device=x.device)
+    return correlation.forward(ones, constants[:, None], constants.new_zeros(len(constants)), replace(call, groups=1))
+
+
+def _per_tap(grad: Tensor, x: Tensor, kernel: Tensor, call: Call) -> Tensor:
+    """The gradients to constants per tap, [O, *k] in float64, of a transposed layer."""
+    ones = torch.ones((len(x), 1, *x.shape[2:]), dtype=torch.float64, device=x.device)
+    total = grad.new_zeros((grad.shape[1], 1, *kernel.shape[2:]), dtype=torch.float64)
+    correlation.add_to_weight(total, grad.double(), ones, total, replace(call, groups=1))
+    return total[:, 0]
 
 
 def _part(constant: Tensor, call: Call, index: int, fresh: bool) -> Tensor:
@@ -173,65 +293,3 @@ def _part(constant: Tensor, call: Call, index: int, fresh: bool) -> Tensor:
     block = call.blocks[index]
     part = constant[block.start : block.stop]
     return part if fresh else torch.zeros_like(part)
-
-
-def _add(y: Tensor, values: Tensor, bank: Bank, call: Call, seen: set[int]) -> None:
-    """Put a bank's outputs [b, O_bank, *S'] where they belong: written first, added later."""
-    first = 0
-    for index in bank.blocks:
-        block = call.blocks[index]
-        part = values[:, first : first + block.stop - block.start]
-        target = y[:, block.start : block.stop]
-        if index in seen:
-            target.add_(part)
-        else:
-            target.copy_(part)
-        first += block.stop - block.start
-
-
-def _take(grad: Tensor, bank: Bank, call: Call) -> Tensor:
-    """The gradient [b, O_bank, *S'] to a bank's outputs."""
-    if len(bank.blocks) == len(call.blocks):
-        return grad
-    return torch.cat([grad[:, call.blocks[i].start : call.blocks[i].stop] for i in bank.blocks], 1)
-
-
-def _conv(members: Tensor, kernel: Tensor, offset: Tensor, call: Call) -> Tensor:
-    none = [0] * len(call.stride)
-    return torch.convolution(
-        members, kernel, offset, list(call.stride), none, list(call.dilation), False, none, call.groups
-    )
-
-
-def _add_weight_part(total: Tensor, grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> None:
-    """Add the gradient to a bank's weights to `total`, in float64."""
-    if kernel[0].numel() <= FEW:
-        grad, members, kernel = grad.double(), members.double(), kernel.double()
-    for seen, part in [(grad, members)] if kernel.dtype == torch.float64 else _parts(grad, members, kernel, call):
-        total += _conv_backward(seen, part, kernel, call, [False, True, False])[1]
-
-
-def _parts(grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> Iterator[tuple[Tensor, Tensor]]:
-    """Outputs at about POSITIONS positions and what they see: several samples, or rows of one of them."""
-    row = math.prod(grad.shape[3:])
-    samples = max(1, POSITIONS // (grad.shape[2] * row))
-    rows = min(grad.shape[2], max(1, POSITIONS // row))
-    halo = call.dilation[0] * (kernel.shape[2] - 1) + 1
-    for first in range(0, len(grad), samples):
-        batch = slice(first, first + samples)
-        for start in range(0, grad.shape[2], rows):
-            stop = min(grad.shape[2], start + rows)
-            below = slice(start * call.stride[0], (stop - 1) * call.stride[0] + halo)
-            yield grad[batch, :, start:stop], members[batch, :, below]
-
-
-def _conv_backward(
-    grad: Tensor, members: Tensor, kernel: Tensor, call: Call, wanted: list[bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients to members, weights and offset, those that are wanted."""
-    none = [0] * len(call.stride)
-    stride, dilation = list(call.stride), list(call.dilation)
-    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        grad, members, kernel, None, stride, none, dilation, False, none, call.groups, wanted
-    )
-    return found

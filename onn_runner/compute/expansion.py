@@ -1,12 +1,11 @@
-"""psi(w, x) ~ psi(w, 0) + sum_r a_r(w) E_r(x): the coefficients of every neuron as the weights of convolutions.
+"""psi(w, x) ~ psi(w, 0) + sum_r a_r(w) E_r(x): which terms each operator has, and which convolutions they make.
 
-Coefficients are formed in float64 and rounded once. Where psi is w g(x) there is nothing to expand: the one term is
-g(x) itself and its coefficient w.
+Where psi is w g(x) there is nothing to expand: the one term is g(x) itself and its coefficient w. Where the members E_r
+of a basis are more than the weights at hand need, fewer mixtures of them serve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -14,14 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from onn_runner.compute.base import Block, Call
-from onn_runner.compute.basis import Interval, Kind, signs, transform
+from onn_runner.compute.base import Block
+from onn_runner.compute.basis import Interval, Kind, degree, signs
 
 Form = Literal["odd", "even", "line", "product"]
 """psi - psi(w, 0) odd or even in x, neither of them, or psi = w g(x)."""
-
-SAMPLES = 1 << 20
-"""The most values of psi that are formed at once."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,22 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Mix:
+    """Fewer functions b = rows E in place of the members E of one basis, for the weights within a range.
+
+    A series with coefficients a to the members has the coefficients rows diag(scale) a to them. The first row matters
+    least.
+    """
+
+    form: Kind
+    rows: tuple[tuple[float, ...], ...]  # [R, members]
+
+    @property
+    def members(self) -> int:
+        return len(self.rows[0])
+
+
+@dataclass(frozen=True)
 class Expansion:
     """The terms of a layer: one interval, one series for each block."""
 
@@ -51,6 +63,8 @@ class Expansion:
     centred: bool = False
     """Sum deviations of the members from their means: where neurons cancel the large common part of their inputs,
     the rounding of that part would be what is left of them."""
+    mixes: tuple[Mix, ...] = ()
+    """For which bases; others have none."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +72,18 @@ class Bank:
     """One convolution over the members of one basis."""
 
     form: Form
-    count: int
-    """Members of the basis."""
+    members: int
+    """Of the basis."""
     blocks: tuple[int, ...]
     """Whose neurons are its outputs."""
     shares: tuple[int, ...]
     """How many of the members each of those blocks reads."""
+    mix: Mix | None = None
+
+    @property
+    def count(self) -> int:
+        """How many channels stand for one of the input."""
+        return self.members if self.mix is None else len(self.mix.rows)
 
 
 @lru_cache(maxsize=256)
@@ -82,11 +102,26 @@ def banks(expansion: Expansion, groups: int) -> tuple[Bank, ...]:
         if s.form == "product":
             wanted.append(("product", [int(index == other) for other in range(len(series))]))
     found = []
+    mixes: dict[Form, Mix] = {mix.form: mix for mix in expansion.mixes}
     for form, shares in wanted:
         users = [index for index, share in enumerate(shares) if share or groups > 1]
         if max(shares):
-            found.append(Bank(form, max(shares), tuple(users), tuple(shares[index] for index in users)))
+            used = tuple(shares[index] for index in users)
+            found.append(Bank(form, max(shares), tuple(users), used, mixes.get(form)))
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def matrices(mix: Mix, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[R, members] each: from members to the functions that stand for them, and from coefficients to theirs."""
+    with torch.inference_mode(False):
+        rows = torch.tensor(mix.rows, dtype=torch.float64)
+        return rows.to(device, dtype), (rows * emphasis(mix.form, mix.members).square()).to(device, dtype)
+
+
+def emphasis(kind: Kind, count: int) -> Tensor:
+    """What members weigh as terms are merged, [members] in float64: slopes in x grow with the degree."""
+    return torch.tensor([1 + 0.3 * degree(kind, index) for index in range(count)], dtype=torch.float64)
 
 
 def _share(series: Series, kind: Kind) -> int:
@@ -124,131 +159,6 @@ def rows(series: Series, form: Form) -> Rows:
     return Rows(take, tuple(a * b for a, b in zip(own, signs(form, len(own)), strict=True)))
 
 
-@dataclass(frozen=True)
-class Piece:
-    """The neurons start..stop-1 of one block."""
-
-    index: int
-    block: Block
-    series: Series
-    start: int
-    stop: int
-
-
-def pieces(call: Call, expansion: Expansion, weight: Tensor) -> Iterator[Piece]:
-    """The neurons in ranges so small that their samples of psi are at most SAMPLES."""
-    per_neuron = weight.shape[1:].numel()
-    for index, (block, series) in enumerate(zip(call.blocks, expansion.series, strict=True)):
-        most = max(1, SAMPLES // (per_neuron * (2 * series.count + 2)))
-        for start in range(block.start, block.stop, most):
-            yield Piece(index, block, series, start, min(block.stop, start + most))
-
-
-def sample(
-    block: Block,
-    w: Tensor,  # [n], float64
-    points: Tensor,  # [P + 1], the last one 0
-) -> tuple[Tensor, Tensor]:
-    """psi(w, x_j) - psi(w, 0) [P, n] and psi(w, 0) [n]."""
-    values = block.nodal(w[None], points[:, None]).to(torch.float64).expand(len(points), len(w))
-    return values[:-1] - values[-1], values[-1]
-
-
 def factor(block: Block, x: Tensor) -> Tensor:
     """g(x) of psi = w g(x), in the precision of x."""
     return block.nodal(x.new_ones(()), x).to(x.dtype).expand_as(x)
-
-
-def kernels(
-    call: Call,
-    expansion: Expansion,
-    weight: Tensor,  # [O, C/G, *k]
-    scale: Tensor,  # [O], float64: gain and pool factor
-) -> tuple[list[Tensor], Tensor]:
-    """For each bank the convolution weights [O_bank, R C/G, *k], highest degree first, and sum psi(w, 0) [O]."""
-    plan = banks(expansion, call.groups)
-    found = [_empty(bank, call, weight) for bank in plan]
-    constant = scale.new_zeros(len(scale))
-    for piece in pieces(call, expansion, weight):
-        own = slice(piece.start, piece.stop)
-        w = weight[own].detach().to(torch.float64)
-        coefficients = w[None]
-        if piece.series.form != "product":
-            points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-            pinned, at_zero = sample(piece.block, w.reshape(-1), points)
-            constant[own] = at_zero.reshape(len(w), -1).sum(1) * scale[own]
-            coefficients = (matrix @ pinned).view(-1, *w.shape)
-        coefficients = coefficients * _over(scale[own], w)
-        for bank, kernel in zip(plan, found, strict=True):
-            place = _place(bank, call, piece, kernel, weight)
-            if place is not None:
-                where = rows(piece.series, bank.form)
-                place.copy_(where.signed(coefficients[where.take]).flip(0).transpose(0, 1))
-    return found, constant
-
-
-def kernels_pull_back(
-    call: Call,
-    expansion: Expansion,
-    weight: Tensor,  # [O, C/G, *k]
-    scale: Tensor,  # [O], float64
-    grads: Sequence[Tensor],  # for each bank, the gradient to its weights
-    constant: Tensor,  # [O], the gradient to sum psi(w, 0)
-) -> Tensor:  # [O, C/G, *k]
-    """The gradient to the weights through the coefficients: autograd through psi at the nodes."""
-    plan = banks(expansion, call.groups)
-    total = torch.empty_like(weight)
-    for piece in pieces(call, expansion, weight):
-        own = slice(piece.start, piece.stop)
-        w = weight[own].detach().to(torch.float64, copy=True)
-        to_rows = w.new_zeros((piece.series.count, *w.shape))
-        for bank, grad in zip(plan, grads, strict=True):
-            place = _place(bank, call, piece, grad, weight)
-            if place is not None:
-                where = rows(piece.series, bank.form)
-                to_rows[where.take] = where.signed(place.transpose(0, 1).flip(0))
-        to_rows *= _over(scale[own], w)
-        to_zero = _over(constant[own].to(torch.float64) * scale[own], w).expand_as(w)
-        if piece.series.form == "product":
-            total[own] = to_rows[0]
-            continue
-        points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-        with torch.enable_grad():
-            leaf = w.reshape(-1).requires_grad_()
-            sampled = sample(piece.block, leaf, points)
-        upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_zero.reshape(-1))
-        total[own] = _gradient(sampled, leaf, upstream).view_as(w)
-    return total
-
-
-def _gradient(outputs: tuple[Tensor, ...], leaf: Tensor, grads: tuple[Tensor, ...]) -> Tensor:
-    if not outputs[0].requires_grad:
-        return torch.zeros_like(leaf)
-    (found,) = torch.autograd.grad(outputs, leaf, grads, allow_unused=True)
-    return torch.zeros_like(leaf) if found is None else found
-
-
-def _over(scale: Tensor, w: Tensor) -> Tensor:
-    """One number per neuron, broadcastable against w [o, C/G, *k]."""
-    return scale.view(-1, *(1,) * (w.dim() - 1))
-
-
-def _empty(bank: Bank, call: Call, weight: Tensor) -> Tensor:
-    """Zeros [O_bank, R C/G, *k]; only blocks with fewer terms than the bank leave some of them."""
-    outputs = sum(call.blocks[index].stop - call.blocks[index].start for index in bank.blocks)
-    return torch.zeros(
-        (outputs, bank.count * weight.shape[1], *weight.shape[2:]), dtype=weight.dtype, device=weight.device
-    )
-
-
-def _place(bank: Bank, call: Call, piece: Piece, kernel: Tensor, weight: Tensor) -> Tensor | None:
-    """The part [o, R_series, C/G, *k] of a bank's weights [O_bank, R C/G, *k] that is a piece's, if any."""
-    first = 0
-    for index, share in zip(bank.blocks, bank.shares, strict=True):
-        block = call.blocks[index]
-        if index == piece.index:
-            split = kernel.view(kernel.shape[0], bank.count, *weight.shape[1:])
-            start = first + piece.start - block.start
-            return split[start : start + piece.stop - piece.start, bank.count - share :] if share else None
-        first += block.stop - block.start
-    return None

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from onn_runner.compute.base import Call
+from onn_runner.compute.coefficients import SAMPLES
 from onn_runner.compute.convolution import convolve
-from onn_runner.compute.expansion import SAMPLES, Expansion
+from onn_runner.compute.expansion import Expansion
 from onn_runner.compute.geometry import at, neurons, output_size
 from onn_runner.compute.truncation import HUGE
 from onn_runner.seeding import generator

@@ -158,7 +158,7 @@ def test_mixed_layers_are_an_odd_and_an_even_convolution_and_one_for_each_produc
 def test_samples_in_tiles_and_weights_in_pieces(case, monkeypatch):
     whole = case(MIXED, batch=5, channels=(3, 9)).run("chebyshev")
     monkeypatch.setattr(compute.convolution, "TILE", 1)
-    monkeypatch.setattr(compute.expansion, "SAMPLES", 1)
+    monkeypatch.setattr(compute.coefficients, "SAMPLES", 1)
     cut = case(MIXED, batch=5, channels=(3, 9)).run("chebyshev")
     # the same sums in another order, in single precision
     torch.testing.assert_close(cut.y, whole.y, rtol=1e-5, atol=1e-5)
@@ -295,9 +295,9 @@ def test_weight_gradients_over_many_positions(case, shape):
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s != "one pixel"])
 def test_weight_gradients_in_parts(case, monkeypatch, shape):
-    monkeypatch.setattr(compute.convolution, "FEW", 0)
+    monkeypatch.setattr(compute.correlation, "FEW", 0)
     for positions in (1, 10, 50):
-        monkeypatch.setattr(compute.convolution, "POSITIONS", positions)
+        monkeypatch.setattr(compute.correlation, "POSITIONS", positions)
         case([ops.Sine()], **SHAPES[shape]).check("chebyshev")
 
 

@@ -1,0 +1,164 @@
+"""The coefficients of every neuron as the weights of convolutions, and the gradient to w through them.
+
+Formed in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onn_runner.compute.base import Block, Call
+from onn_runner.compute.basis import transform
+from onn_runner.compute.expansion import Bank, Expansion, Series, banks, matrices, rows
+
+SAMPLES = 1 << 18
+"""The most values of psi that are formed at once."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The neurons start..stop-1 of one block."""
+
+    index: int
+    block: Block
+    series: Series
+    start: int
+    stop: int
+
+
+def pieces(call: Call, expansion: Expansion, weight: Tensor) -> Iterator[Piece]:
+    """The neurons in ranges so small that their samples of psi are at most SAMPLES."""
+    per_neuron = weight.shape[1:].numel()
+    for index, (block, series) in enumerate(zip(call.blocks, expansion.series, strict=True)):
+        most = max(1, SAMPLES // (per_neuron * (2 * series.count + 2)))
+        for start in range(block.start, block.stop, most):
+            yield Piece(index, block, series, start, min(block.stop, start + most))
+
+
+def sample(
+    block: Block,
+    w: Tensor,  # [n], float64
+    points: Tensor,  # [P + 1], the last one 0
+) -> tuple[Tensor, Tensor]:
+    """psi(w, x_j) - psi(w, 0) [P, n] and psi(w, 0) [n]."""
+    values = block.nodal(w[None], points[:, None]).to(torch.float64).expand(len(points), len(w))
+    return values[:-1] - values[-1], values[-1]
+
+
+def kernels(
+    call: Call,
+    expansion: Expansion,
+    weight: Tensor,  # [O, C/G, *k]
+    scale: Tensor,  # [O], float64: gain and pool factor
+) -> tuple[list[Tensor], Tensor]:
+    """For each bank the convolution weights [O_bank, R C/G, *k], smallest terms first, and psi(w, 0) summed over
+    channels, [O, *k] in float64.
+    """
+    plan = banks(expansion, call.groups)
+    found = [_empty(bank, call, weight) for bank in plan]
+    constant = scale.new_zeros((len(scale), *weight.shape[2:]))
+    for piece in pieces(call, expansion, weight):
+        own = slice(piece.start, piece.stop)
+        w = weight[own].detach().to(torch.float64)
+        coefficients = w[None]
+        if piece.series.form != "product":
+            points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
+            pinned, at_zero = sample(piece.block, w.reshape(-1), points)
+            constant[own] = at_zero.reshape(w.shape).sum(1) * over(scale[own], w[:, 0])
+            coefficients = (matrix @ pinned).view(-1, *w.shape)
+        coefficients = coefficients * over(scale[own], w)
+        for bank, kernel in zip(plan, found, strict=True):
+            place = _place(bank, call, piece, kernel, weight)
+            if place is not None:
+                where = rows(piece.series, bank.form)
+                place.copy_(_arranged(bank, where.signed(coefficients[where.take])).transpose(0, 1))
+    return found, constant
+
+
+def kernels_pull_back(
+    call: Call,
+    expansion: Expansion,
+    weight: Tensor,  # [O, C/G, *k]
+    scale: Tensor,  # [O], float64
+    grads: Sequence[Tensor],  # for each bank, the gradient to its weights
+    constant: Tensor,  # [O, *k] or what broadcasts to it, the gradient to psi(w, 0) summed over channels
+) -> Tensor:  # [O, C/G, *k]
+    """The gradient to the weights through the coefficients: autograd through psi at the nodes."""
+    plan = banks(expansion, call.groups)
+    total = torch.empty_like(weight)
+    for piece in pieces(call, expansion, weight):
+        own = slice(piece.start, piece.stop)
+        w = weight[own].detach().to(torch.float64, copy=True)
+        to_rows = w.new_zeros((piece.series.count, *w.shape))
+        for bank, grad in zip(plan, grads, strict=True):
+            place = _place(bank, call, piece, grad, weight)
+            if place is not None:
+                where = rows(piece.series, bank.form)
+                length = len(where.sign)
+                to_rows[where.take] = where.signed(_unarranged(bank, place.transpose(0, 1).double(), length))
+        to_rows *= over(scale[own], w)
+        to_zero = (constant[own].to(torch.float64) * over(scale[own], w[:, 0]))[:, None].expand_as(w)
+        if piece.series.form == "product":
+            total[own] = to_rows[0]
+            continue
+        points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
+        with torch.enable_grad():
+            leaf = w.reshape(-1).requires_grad_()
+            sampled = sample(piece.block, leaf, points)
+        upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_zero.reshape(-1))
+        total[own] = _gradient(sampled, leaf, upstream).view_as(w)
+    return total
+
+
+def _arranged(bank: Bank, coefficients: Tensor) -> Tensor:
+    """Coefficients [r, ...] to the first members of a bank as those to its channels: highest degree first, or mixed."""
+    if bank.mix is None:
+        return coefficients.flip(0)
+    onto = matrices(bank.mix, torch.float64, coefficients.device)[1][:, : len(coefficients)]
+    return (onto @ coefficients.flatten(1)).view(-1, *coefficients.shape[1:])
+
+
+def _unarranged(bank: Bank, grads: Tensor, count: int) -> Tensor:
+    """The gradients to `count` coefficients from those to the channels, in float64."""
+    if bank.mix is None:
+        return grads.flip(0)
+    onto = matrices(bank.mix, torch.float64, grads.device)[1][:, :count]
+    return (onto.T @ grads.flatten(1)).view(-1, *grads.shape[1:])
+
+
+def _gradient(outputs: tuple[Tensor, ...], leaf: Tensor, grads: tuple[Tensor, ...]) -> Tensor:
+    if not outputs[0].requires_grad:
+        return torch.zeros_like(leaf)
+    (found,) = torch.autograd.grad(outputs, leaf, grads, allow_unused=True)
+    return torch.zeros_like(leaf) if found is None else found
+
+
+def over(scale: Tensor, like: Tensor) -> Tensor:
+    """One number per neuron, broadcastable against [o, ...]."""
+    return scale.view(-1, *(1,) * (like.dim() - 1))
+
+
+def _empty(bank: Bank, call: Call, weight: Tensor) -> Tensor:
+    """Zeros [O_bank, R C/G, *k]; only blocks with fewer terms than the bank leave some of them."""
+    outputs = sum(call.blocks[index].stop - call.blocks[index].start for index in bank.blocks)
+    return torch.zeros(
+        (outputs, bank.count * weight.shape[1], *weight.shape[2:]), dtype=weight.dtype, device=weight.device
+    )
+
+
+def _place(bank: Bank, call: Call, piece: Piece, kernel: Tensor, weight: Tensor) -> Tensor | None:
+    """The part [o, R_piece, C/G, *k] of a bank's weights [O_bank, R C/G, *k] that is a piece's, if any."""
+    first = 0
+    for index, share in zip(bank.blocks, bank.shares, strict=True):
+        block = call.blocks[index]
+        if index == piece.index:
+            split = kernel.view(kernel.shape[0], bank.count, *weight.shape[1:])
+            start = first + piece.start - block.start
+            reads = bank.count if bank.mix is not None else share
+            return split[start : start + piece.stop - piece.start, bank.count - reads :] if share else None
+        first += block.stop - block.start
+    return None
