@@ -25,13 +25,16 @@ def output_size(
     x: Tensor,  # [B, C, *S]
     weight: Tensor,  # [O, C/G, *k]
 ) -> tuple[int, ...]:
-    """The number of valid positions per axis.
+    """The number of valid positions per axis, or of those that a transposed layer fills.
 
     Raises ConfigError where the window does not fit into the padded input.
     """
     sizes = []
     for size, kernel, stride, dilation in zip(x.shape[2:], weight.shape[2:], call.stride, call.dilation, strict=True):
         span = dilation * (kernel - 1) + 1
+        if call.transposed:
+            sizes.append((size - 1) * stride + span)
+            continue
         if span > size:
             raise ConfigError(
                 f"a kernel that spans {span} positions (size {kernel}, dilation {dilation}) does not fit into a padded "
@@ -62,6 +65,29 @@ def patches(
 ) -> Tensor:
     """The values that each tap sees, [T, ..., L], contiguous per tap."""
     return torch.stack([at(x, ..., *where).flatten(-len(kernel)) for where in tap_slices(call, kernel, sizes)])
+
+
+def inserted(
+    call: Call,
+    kernel: tuple[int, ...],
+    size: tuple[int, ...],  # *S of the input
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Which position of a transposed layer's input each tap brings to each output, and whether there is one: [T, L'].
+
+    Position 0 stands where there is none.
+    """
+    index = torch.zeros((1, 1), dtype=torch.long, device=device)
+    mask = torch.ones((1, 1), dtype=torch.bool, device=device)
+    for length, k, stride, dilation in zip(size, kernel, call.stride, call.dilation, strict=True):
+        outputs = (length - 1) * stride + dilation * (k - 1) + 1
+        # p = i stride + t dilation
+        ahead = torch.arange(outputs, device=device) - dilation * torch.arange(k, device=device)[:, None]
+        here = (ahead % stride == 0) & (ahead >= 0) & (ahead < length * stride)
+        axis = torch.where(here, ahead // stride, 0)
+        index = (index[:, None, :, None] * length + axis[None, :, None, :]).flatten(2).flatten(0, 1)
+        mask = (mask[:, None, :, None] & here[None, :, None, :]).flatten(2).flatten(0, 1)
+    return torch.where(mask, index, 0), mask
 
 
 def at(values: Tensor, *where: Any) -> Tensor:

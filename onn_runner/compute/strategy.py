@@ -23,10 +23,17 @@ class Strategy:
     """About how many values of psi it holds for one output, relative to what fits: blocks shrink by it."""
     selects: bool = False
 
-    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
+        """P_t psi(w_t, x_t) [o, c, L] for seen [T, 1, c, L], by operations that autograd can follow.
+
+        `mask` [T, L] says which of the values count (sums only).
+        """
+        return self.pool(_psi(nodal, w, seen), 0)
+
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
         """The pooled values summed over channels [o, L], in float64: long sums in one order lose digits.
 
-        With `keep`, a strategy that selects also says which tap it was, [o, c, L].
+        A strategy that selects writes which tap it was into `chosen` [o, c, L], unless that is None.
         """
         raise NotImplementedError
 
@@ -37,9 +44,7 @@ class Strategy:
         seen: Tensor,
         upstream: Tensor,  # [o, 1, L]
         chosen: Tensor | None,  # [o, c, L]
-        *,
         to_seen: Tensor,  # [T, c, L]
-        rows: int,  # divides L: sums over positions go row by row
     ) -> Tensor:
         """The gradient to w [T, o, c, 1]; that to what is seen is added to `to_seen`."""
         raise NotImplementedError
@@ -51,11 +56,17 @@ class Summed(Strategy):
 
     factor: float = 1.0
 
-    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
+        values = _psi(nodal, w, seen)
+        if mask is not None:
+            values = torch.where(mask[:, None, None], values, 0.0)
+        return values.sum(0) * self.factor
+
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
         total = seen.new_zeros((w.shape[1], *seen.shape[1:]), dtype=torch.float64)
         for pair in zip(w, seen, strict=True):
             total += nodal(*pair)
-        return total.sum(1) * self.factor, None
+        return total.sum(1) * self.factor
 
     def pull_back(
         self,
@@ -64,9 +75,7 @@ class Summed(Strategy):
         seen: Tensor,
         upstream: Tensor,
         chosen: Tensor | None,
-        *,
         to_seen: Tensor,
-        rows: int,
     ) -> Tensor:
         grad = upstream * self.factor if self.factor != 1 else upstream
         to_w = torch.empty_like(w)
@@ -83,11 +92,19 @@ class Selected(Strategy):
     factor: float = 1.0
     rank: int = 0
 
-    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+    def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
+        with torch.no_grad():
+            values = [*_psi(nodal, w, seen)]
+            where = index_of(select(values, self.rank), values).long()[None]
+        size = (self.count, *where.shape[1:])
+        return _psi(nodal, w.expand(size).gather(0, where), seen.expand(size).gather(0, where))[0] * self.factor
+
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
         values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
         best = select(values, self.rank)
-        total = best.sum(1, dtype=torch.float64) * self.factor
-        return total, (index_of(best, values) if keep else None)
+        if chosen is not None:
+            chosen.copy_(index_of(best, values))
+        return best.sum(1, dtype=torch.float64) * self.factor
 
     def pull_back(
         self,
@@ -96,9 +113,7 @@ class Selected(Strategy):
         seen: Tensor,
         upstream: Tensor,
         chosen: Tensor | None,
-        *,
         to_seen: Tensor,
-        rows: int,
     ) -> Tensor:
         if chosen is None:
             values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
@@ -110,18 +125,17 @@ class Selected(Strategy):
         one_seen = channels.gather(1, by_channel).transpose(0, 1)
         to_w, found = _slopes(nodal, one_w, one_seen, upstream * self.factor)
         to_seen.transpose(0, 1).scatter_add_(1, by_channel, found.transpose(0, 1))
-        split = (*where.shape[:2], rows, -1)
-        found_w = to_w.new_zeros((*where.shape[:2], rows, self.count))
-        found_w.scatter_add_(3, where.view(split), to_w.contiguous().view(split))
-        return found_w.sum(2).permute(2, 0, 1)[..., None]
+        found_w = to_w.new_zeros((*where.shape[:2], self.count), dtype=torch.float64)
+        found_w.scatter_add_(2, where, to_w.double())
+        return found_w.permute(2, 0, 1)[..., None]
 
 
 @dataclass(frozen=True)
 class Differentiated(Strategy):
     """Any pool, through autograd of the pool itself."""
 
-    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-        return self.pool(_psi(nodal, w, seen[:, None]), 0).sum(1, dtype=torch.float64), None
+    def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
+        return self.pool(_psi(nodal, w, seen[:, None]), 0).sum(1, dtype=torch.float64)
 
     def pull_back(
         self,
@@ -130,9 +144,7 @@ class Differentiated(Strategy):
         seen: Tensor,
         upstream: Tensor,
         chosen: Tensor | None,
-        *,
         to_seen: Tensor,
-        rows: int,
     ) -> Tensor:
         leaves = w.detach().requires_grad_(), seen.detach().requires_grad_()
         with torch.enable_grad():
