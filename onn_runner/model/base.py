@@ -22,10 +22,12 @@ class LayerSpec:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: Literal["same", "valid"] | tuple[int, ...] = "same"
-    """`same`: d (k - 1) in all, the odd one behind, so that the output has ceil(size / stride) positions."""
+    """`same`: d (k - 1) in all, the odd one behind, so that the output has ceil(size / stride) positions, a transposed
+    one size * stride. Numbers: positions added on both sides of the input, or cropped from a transposed output."""
     padding_mode: PaddingMode = "zeros"
     groups: int = 1
     transposed: bool = False
+    """y[o,p] sums over all c, i, t with p = i stride + t dilation - what is cropped before: larger by `stride`."""
     activation: str | None = None
     """None: the model's own activation (none in the output layer); a name forces one."""
     index: int = 0

@@ -14,6 +14,7 @@ from onn_runner.model import activation, padding
 from onn_runner.model.base import Layer, LayerFacts, LayerSpec
 
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED: dict[int, Callable[..., Tensor]] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
 class UnboundedInputWarning(UserWarning):
@@ -27,9 +28,59 @@ def convolve(
     spec: LayerSpec,
     bias: Tensor | None = None,  # [O]
 ) -> Tensor:  # [B, O, *S']
-    """The valid convolution with the stride, dilation and groups of `spec`."""
-    convolution = _CONVOLUTIONS[spec.dims]
-    return convolution(x, weight, bias, stride=spec.stride, dilation=spec.dilation, groups=spec.groups)
+    """The valid convolution with the stride, dilation and groups of `spec`, or the transposed one, cropped."""
+    if not spec.transposed:
+        convolution = _CONVOLUTIONS[spec.dims]
+        return convolution(x, weight, bias, stride=spec.stride, dilation=spec.dilation, groups=spec.groups)
+    before, behind, extra = _ends(spec)
+    y = _TRANSPOSED[spec.dims](
+        x, transposed_weight(weight, spec.groups), bias, stride=spec.stride, padding=before, output_padding=extra,
+        groups=spec.groups, dilation=spec.dilation
+    )  # fmt: skip
+    return F.pad(y, behind) if any(behind) else y
+
+
+def convolve_backward(
+    grad: Tensor,  # [B, O, *S']
+    x: Tensor,  # [B, C, *S]
+    weight: Tensor,  # [O, C/G, *k]
+    *,
+    spec: LayerSpec,
+    needs: tuple[bool, bool] = (True, True),
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of `convolve` to x and to the weight, as far as needed; differentiable themselves."""
+    zeros = (0,) * spec.dims
+    if not spec.transposed:
+        grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, spec.stride, zeros, spec.dilation, False, zeros, spec.groups, (*needs, False)
+        )
+        return grad_x, grad_weight
+    before, behind, extra = _ends(spec)
+    if any(behind):
+        grad = F.pad(grad, [-side for side in behind])
+    grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
+        grad, x, transposed_weight(weight, spec.groups), None, spec.stride, before, spec.dilation, True, extra,
+        spec.groups, (*needs, False)
+    )  # fmt: skip
+    return grad_x, None if grad_weight is None else transposed_weight(grad_weight, spec.groups)
+
+
+def transposed_weight(
+    weight: Tensor,  # [O, C/G, *k]
+    groups: int,
+) -> Tensor:  # [C, O/G, *k]
+    """As torch's transposed convolutions take it: the two channel axes of each group exchanged. Its own inverse."""
+    outputs, inputs, *kernel = weight.shape
+    grouped = weight.reshape(groups, outputs // groups, inputs, *kernel)
+    return grouped.transpose(1, 2).reshape(groups * inputs, outputs // groups, *kernel)
+
+
+def _ends(spec: LayerSpec) -> tuple[list[int], list[int], list[int]]:
+    """How torch crops a transposed output: as much behind as before, then sides for F.pad, and what it adds behind."""
+    amounts = padding.amounts(spec)
+    before = [first for first, _ in amounts]
+    behind = [side for first, last in reversed(amounts) for side in (0, first - max(last, first))]
+    return before, behind, [first - min(last, first) for first, last in amounts]
 
 
 class SpatialLayer(Layer):
@@ -52,8 +103,16 @@ class SpatialLayer(Layer):
 
     @property
     def fan_in(self) -> int:
-        """C/G k^d: how many numbers a neuron reads."""
+        """C/G k^d: how many weights of one kind a neuron has."""
         return self.spec.in_channels // self.spec.groups * padding.taps(self.spec)
+
+    @property
+    def reads(self) -> float:
+        """How many numbers an output sums: `fan_in`, of which a transposed layer's position sees its share on average.
+
+        Initial weights divide by it, so that outputs have the wanted variance; transposed, on average over the phases.
+        """
+        return self.fan_in / padding.phases(self.spec)
 
     def respond(self, x: Tensor) -> Tensor:
         """The pre-activation [B, O, *S'] from the padded input."""
@@ -64,7 +123,7 @@ class SpatialLayer(Layer):
         return result
 
     def macs(self, positions: int) -> int:
-        return positions * self.spec.out_channels * self.fan_in
+        return round(positions * self.spec.out_channels * self.reads)
 
     def decay_groups(self) -> dict[str, str]:
         return {name: self._group_of(name) for name, _ in self.named_parameters()}
@@ -74,7 +133,8 @@ class SpatialLayer(Layer):
 
     def extra_repr(self) -> str:
         s = self.spec
-        return f"{self.kind}, {s.in_channels} -> {s.out_channels}, kernel {s.kernel_size}, stride {s.stride}"
+        shape = f"{self.kind}, {s.in_channels} -> {s.out_channels}, kernel {s.kernel_size}, stride {s.stride}"
+        return f"{shape}, transposed" if s.transposed else shape
 
 
 def input_moments(spec: LayerSpec, own_activation: str | None) -> tuple[float, float]:
@@ -96,7 +156,7 @@ class ConvLayer(SpatialLayer):
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
         self.bias = nn.Parameter(torch.zeros(spec.out_channels))
         second, _ = input_moments(spec, own_activation)
-        fill_uniform(self.weight, 1 / (self.fan_in * second))
+        fill_uniform(self.weight, 1 / (self.reads * second))
 
     def respond(self, x: Tensor) -> Tensor:
         return convolve(x, self.weight, spec=self.spec, bias=self.bias)

@@ -66,7 +66,9 @@ class OperationalLayer(SpatialLayer):
         super().__init__(spec, "onn", model.activation)
         self.blocks = tuple(blocks)
         self.initialisation = model.initialisation
-        self.call = Call(self.blocks, model.pooling, spec.stride, spec.dilation, spec.groups, spec.input_bound)
+        self.call = Call(
+            self.blocks, model.pooling, spec.stride, spec.dilation, spec.groups, spec.input_bound, spec.transposed
+        )
         self.memory = Memory(requested=model.compute)
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
         self.bias = nn.Parameter(torch.zeros(spec.out_channels))
@@ -78,8 +80,8 @@ class OperationalLayer(SpatialLayer):
     @torch.no_grad()
     def _initialise(self) -> float:
         """Fill weight, bias and gain; the mean over neurons of the non-linearity index of what was filled in."""
-        taps, total = padding.taps(self.spec), 0.0
-        spread = 3 / math.sqrt(self.fan_in)
+        taps, phases, total = padding.taps(self.spec), padding.phases(self.spec), 0.0
+        spread = 3 / math.sqrt(self.fan_in / phases)
         for block in self.blocks:
             part = slice(block.start, block.stop)
             bound = 1 / taps if self.unit is None else block.nodal.weight_bound
@@ -91,9 +93,10 @@ class OperationalLayer(SpatialLayer):
             if self.gain is None or calibration is None:
                 fill_uniform(self.bias[part], bound**2 / 3)
             else:
-                self.gain[part] = calibration.gain
-                means = neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part])
-                self.bias[part] = -calibration.gain * means
+                # transposed, the variance and mean of a sum over taps are shared out among the phases
+                gain = calibration.gain * math.sqrt(phases)
+                self.gain[part] = gain
+                self.bias[part] = -gain * neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part]) / phases
         return total / self.spec.out_channels
 
     def _calibration(self, block: Block, taps: int, bound: float) -> Calibration | None:
@@ -113,9 +116,16 @@ class OperationalLayer(SpatialLayer):
     def respond(self, x: Tensor) -> Tensor:
         self.memory.training = self.training
         if self.initialisation != "fastonn":
-            return kernels.run(self.call, x, self.nodal_weight(), self.gain, self.bias, self.memory)
-        u = kernels.run(self.call, x, self.nodal_weight(), None, None, self.memory)
-        return rescale(u, self.blocks) - self.bias.reshape(-1, *[1] * self.spec.dims)
+            return self._pooled(x, self.bias)
+        return rescale(self._pooled(x, None), self.blocks) - self.bias.reshape(-1, *[1] * self.spec.dims)
+
+    def _pooled(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The kernel's result, and of a transposed layer its part that is not cropped."""
+        late = padding.extends(self.spec)
+        y = kernels.run(self.call, x, self.nodal_weight(), self.gain, None if late else bias, self.memory)
+        if self.spec.transposed:
+            y = padding.crop(y, self.spec)
+        return y + bias.reshape(-1, *[1] * self.spec.dims) if late and bias is not None else y
 
     def facts(self) -> LayerFacts:
         operators = tuple((block.name, block.stop - block.start) for block in self.blocks)
@@ -199,6 +209,11 @@ class Operational:
 
     def __call__(self, spec: LayerSpec) -> OperationalLayer:
         padding.check(spec, "onn")
+        if spec.transposed and not isinstance(self.pooling, pools.Linear):
+            raise ConfigError(
+                f"layer {spec.index} is transposed: its positions see different numbers of taps, which "
+                f"model.pool={self.pooling.name} cannot pool; use sum or mean"
+            )
         operators = self.operators_of(spec.index)
         if spec.role == "hidden" and len(operators) > spec.out_channels:
             raise ConfigError(

@@ -76,7 +76,7 @@ class QuadraticLayer(SpatialLayer):
 
     def _fill(self, branch: str, variance: float, moment: float) -> None:
         """Weights for a branch of that variance, where its input has that second moment."""
-        fill_uniform(self.weight_of(branch), variance / (self.fan_in * moment))
+        fill_uniform(self.weight_of(branch), variance / (self.reads * moment))
 
     def _fill_relinear(self, moments: tuple[float, float]) -> None:
         """A first-order neuron exactly: B and S are 0, so the product is A x (t2_4) or vanishes beside L x."""
@@ -99,7 +99,7 @@ class QuadraticLayer(SpatialLayer):
         for branch in self.branches:
             self._fill(branch, variances[branch], fourth - second**2 if branch == "square" else second)
         if "square" in self.branches:
-            self.bias.sub_(second * self.weight_of("square").flatten(1).sum(1))
+            self.bias.sub_(second / padding.phases(self.spec) * self.weight_of("square").flatten(1).sum(1))
 
     def _branch(self, branch: str, x: Tensor) -> Tensor:
         """One convolution in single precision or better, since products overflow half precision at 256 x 256."""
@@ -151,28 +151,31 @@ class QuadraticLayer(SpatialLayer):
     def nonlinearity(self) -> float:
         """Share of the variance that the best linear fit leaves, weights as they are, x uniform on [-1, 1].
 
+        Over the phases of a transposed layer variances are summed.
+
         With independent x of variance s and fourth moment m, x^T Q x has the variance
         sum_i Q_ii^2 (m - s^2) + s^2 sum_{i<j} (Q_ij + Q_ji)^2; here Q = a b^T + diag(square).
         """
         s, m = 1 / 3, 1 / 5
-        zero = torch.zeros(self.spec.out_channels, self.fan_in, dtype=torch.float64)
+        zero = torch.zeros(1, dtype=torch.float64)
         rows = {branch: self._row(branch, m - s * s if branch == "square" else s) for branch in self.branches}
         a, linear, square = (rows.get(name, zero) for name in ("a", "linear", "square"))
         b = rows.get("b", a)
         product = a * b
-        mixed = a.square().sum(1) * b.square().sum(1) + product.sum(1) ** 2 - 2 * product.square().sum(1)
-        quadratic = (product + square).square().sum(1) * (m - s * s) + s * s * mixed
+        mixed = a.square().sum(-1) * b.square().sum(-1) + product.sum(-1) ** 2 - 2 * product.square().sum(-1)
+        quadratic = (product + square).square().sum(-1) * (m - s * s) + s * s * mixed
         if self.form == "t2_4":
             linear = self.bias_b.cpu().double()[:, None] * a + self.bias_a.cpu().double()[:, None] * b
-        total = quadratic + s * linear.square().sum(1)
+        total = quadratic + s * linear.square().sum(-1)
         return float((quadratic.sum() / total.sum()).clamp(0, 1)) if total.sum() > 0 else 0.0
 
-    def _row(self, branch: str, variance: float) -> Tensor:  # [O, C/G k^d]
-        """The branch's weights, one row a neuron, as a fresh batch norm would scale them."""
+    def _row(self, branch: str, variance: float) -> Tensor:  # [phases, O, C/G k^d]
+        """The branch's weights, one row a neuron, as a fresh batch norm would scale them; 0 where a phase sees none."""
         row = self.weight_of(branch).detach().cpu().double().flatten(1)
         if branch in self.norms:
-            row = row / (variance * row.square().sum(1, keepdim=True)).sqrt().clamp_min(1e-30)
-        return row
+            average = variance / padding.phases(self.spec) * row.square().sum(1, keepdim=True)
+            row = row / average.sqrt().clamp_min(1e-30)
+        return row * padding.shares(self.spec).repeat(1, self.weight_shape[1]).unsqueeze(1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.model import activation, padding
 from onn_runner.model.base import LayerFacts, LayerSpec
-from onn_runner.model.conv import SpatialLayer, UnboundedInputWarning, convolve, fill_uniform, input_moments
+from onn_runner.model.conv import (
+    SpatialLayer,
+    UnboundedInputWarning,
+    convolve,
+    convolve_backward,
+    fill_uniform,
+    input_moments,
+)
 
 INITIALISATIONS = ("calibrated", "fastonn")
 
@@ -24,7 +31,7 @@ def powers(
     groups: int = 1,
 ) -> Tensor:  # [B, G Q C/G, *S]
     """x, x^2 .. x^q of each group's channels, group by group: a grouped convolution sees its own channels only."""
-    grouped = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    grouped = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     terms = [grouped]
     for _ in range(q - 1):
         terms.append(terms[-1] * grouped)
@@ -53,19 +60,20 @@ class _PowerConvolution(torch.autograd.Function):
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         with torch.autocast(x.device.type, enabled=False):
             terms = powers(x, q, groups=spec.groups).to(ctx.dtype)
-            grad_terms, grad_weight, _ = torch.ops.aten.convolution_backward(
-                grad.to(ctx.dtype), terms, weight.to(ctx.dtype), None, spec.stride, (0,) * spec.dims, spec.dilation,
-                False, (0,) * spec.dims, spec.groups, (needs_x, needs_weight, False)
-            )  # fmt: skip
-            grad_x = _through_powers(grad_terms.to(x.dtype), x, q, spec.groups) if needs_x else None
+            grad_terms, grad_weight = convolve_backward(
+                grad.to(ctx.dtype), terms, weight.to(ctx.dtype), spec=spec, needs=(needs_x, needs_weight)
+            )
+            grad_x = None if grad_terms is None else _through_powers(grad_terms.to(x.dtype), x, q, spec.groups)
             grad_bias = grad.to(weight.dtype).flatten(2).sum((0, 2)) if needs_bias else None
-        return grad_x, grad_weight.to(weight.dtype) if needs_weight else None, grad_bias, None, None, None
+        grad_weight = None if grad_weight is None else grad_weight.to(weight.dtype)
+        return grad_x, grad_weight, grad_bias, None, None, None
 
 
 def _through_powers(grad_terms: Tensor, x: Tensor, q: int, groups: int) -> Tensor:
     """sum_q q x^(q-1) g_q, by Horner's rule from the highest power down."""
-    parts = grad_terms.reshape(x.shape[0], groups, q, -1, *x.shape[2:]).unbind(2)
-    grouped = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    inputs = x.shape[1] // groups
+    parts = grad_terms.reshape(x.shape[0], groups, q, inputs, *x.shape[2:]).unbind(2)
+    grouped = x.reshape(x.shape[0], groups, inputs, *x.shape[2:])
     total = q * parts[-1]
     for power in range(q - 1, 0, -1):
         total = total * grouped + power * parts[power - 1]
@@ -95,20 +103,20 @@ class SelfONNLayer(SpatialLayer):
 
     def _fill_xavier(self) -> None:
         """Xavier's uniform with tanh's gain, over the whole tensor. Source: FastONN."""
-        taps = padding.taps(self.spec)
-        fans = (self.q * self.spec.in_channels + self.spec.out_channels) // self.spec.groups * taps
+        inputs = self.q * self.spec.in_channels / padding.phases(self.spec)
+        fans = (inputs + self.spec.out_channels) / self.spec.groups * padding.taps(self.spec)
         fill_uniform(self.weight, nn.init.calculate_gain("tanh") ** 2 * 2 / fans)
 
     @torch.no_grad()
     def _fill_calibrated(self, own_activation: str | None) -> None:
         """Equal parts of the pre-activation's unit variance to each power, and a bias that removes the mean."""
-        inputs = self.weight_shape[1]
+        inputs, phases = self.weight_shape[1], padding.phases(self.spec)
         second, _ = input_moments(self.spec, own_activation)
         for power in range(1, self.q + 1):
             part = self._slice(power)
             variance = second if self.q == 1 else _moment(2 * power) - _moment(power) ** 2
-            fill_uniform(self.weight[:, part], 1 / (self.q * self.fan_in * variance))
-            self.bias.sub_(_moment(power) * self.weight[:, part].flatten(1).sum(1))
+            fill_uniform(self.weight[:, part], 1 / (self.q * self.reads * variance))
+            self.bias.sub_(_moment(power) / phases * self.weight[:, part].flatten(1).sum(1))
         assert self.weight.shape[1] == self.q * inputs
 
     def _slice(self, power: int) -> slice:

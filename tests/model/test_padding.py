@@ -31,6 +31,32 @@ def test_the_odd_one_is_behind(definition: Any) -> None:
     assert padding.amounts(definition.spec(padding=(2, 0))) == ((2, 2), (0, 0))
 
 
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_same_gives_size_times_stride_where_transposed(
+    definition: Any, size: int, kernel: int, stride: int, dilation: int
+) -> None:
+    spec = definition.spec(kernel_size=(kernel,), stride=(stride,), dilation=(dilation,), transposed=True)
+    full = (size - 1) * stride + dilation * (kernel - 1) + 1
+    assert padding.output_size(spec, (size,)) == (size * stride,)
+    assert Conv()(spec)(torch.zeros(1, 4, size)).shape == (1, 4, size * stride)
+    assert padding.crop(torch.ones(1, 4, full), spec).shape == (1, 4, size * stride)
+    assert padding.extends(spec) == (full < size * stride)
+    before, after = padding.amounts(spec)[0]
+    assert before == max(full - size * stride, 0) // 2
+    assert before + after == full - size * stride
+
+
+def test_explicit_cropping_is_torchs_padding(definition: Any) -> None:
+    spec = definition.spec(kernel_size=(4, 3), stride=(2, 1), padding=(2, 0), transposed=True)
+    torchs = torch.nn.ConvTranspose2d(4, 4, (4, 3), stride=(2, 1), padding=(2, 0))
+    x = torch.rand(1, 4, 5, 6)
+    assert Conv()(spec)(x).shape == torchs(x).shape == (1, 4, *padding.output_size(spec, (5, 6)))
+    assert padding.pad(x, spec) is x
+
+
 REFUSED = {
     r"layer 0 \(conv\): groups \(=3\) must divide in_channels \(=4\)": {"groups": 3},
     r"groups \(=4\) must divide out_channels \(=6\)": {"groups": 4, "out_channels": 6},
@@ -46,7 +72,10 @@ REFUSED = {
     r"unknown padding 'sam'. Did you mean same": {"padding": "sam"},
     r"padding \(=\(-1, 0\)\) must be": {"padding": (-1, 0)},
     r"padding \(=\(1,\)\) must be 'same', 'valid' or 2 numbers": {"padding": (1,)},
-    r"transposed \(=True\) is not available": {"transposed": True},
+    r"a transposed layer crops its output .* padding_mode \(=reflect\) has no meaning; use padding_mode=zeros": {
+        "transposed": True,
+        "padding_mode": "reflect",
+    },
 }
 
 
@@ -74,6 +103,14 @@ REFUSED_INPUTS = {
         (3,),
     ),
     r"it must be \[batch, 4 channels, 2 spatial axes\]": ({}, (5,)),
+    r"padding \(=\(0, 2\)\) of a transposed layer crops 4 of its output's 4 positions on axis 1, which leaves none": (
+        {"transposed": True, "padding": (0, 2)},
+        (2, 2),
+    ),
+    r"padding \(=valid\) of a transposed layer crops 0 of its output's 0 positions": (
+        {"transposed": True, "padding": "valid"},
+        (2, 0),
+    ),
 }
 
 
