@@ -18,7 +18,7 @@ from torch import Tensor
 
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.basis import Interval, Kind, degree, signs
-from onn_runner.compute.expansion import Bank, Expansion, Series, banks, factor, rows
+from onn_runner.compute.expansion import Bank, Expansion, Series, banks, emphasis, factor, rows
 from onn_runner.compute.geometry import taps
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -32,8 +32,14 @@ def expanded(
     gain: Tensor | None,  # [O]
     bias: Tensor | None,  # [O]
     expansion: Expansion,
+    *,
+    limited: bool = False,
 ) -> Tensor:  # [B, O, *S']
-    """The layer by its expansion, in the precision of x."""
+    """The layer by its expansion, in the precision of x.
+
+    `limited`: inputs beyond the interval count as its end, where polynomials would leave psi at once; for networks that
+    run where nobody looks at their inputs.
+    """
     scale = _scale(call, weight, gain)
     series = [
         _coefficients(block, weight[block.start : block.stop], scale[block.start : block.stop], one, expansion.interval)
@@ -42,7 +48,7 @@ def expanded(
     y: Tensor | None = None
     constants = torch.cat([at_zero for _, at_zero in series])  # [O, *k], float64
     for bank in banks(expansion, call.groups):
-        members = _members(call, x, bank, expansion.interval)
+        members = _members(call, x, bank, expansion.interval, limited)
         kernel = torch.cat([_share(series[index][0], bank, index, expansion, weight) for index in bank.blocks])
         if expansion.centred:
             members, means = _centre(members, call, len(kernel))
@@ -158,27 +164,35 @@ def _coefficients(
 
 
 def _share(coefficients: Tensor, bank: Bank, index: int, expansion: Expansion, weight: Tensor) -> Tensor:
-    """A block's part [o, R C/G, *k] of a bank's weights, highest degree first, zeros before where others have more."""
+    """A block's part [o, R C/G, *k] of a bank's weights: mixed, or the highest degree first and zeros before it."""
     share = bank.shares[bank.blocks.index(index)]
     own = coefficients[:0]
     if share:
         where = rows(expansion.series[index], bank.form)
-        own = where.signed(coefficients[where.take]).flip(0)
-    if bank.count > share:
-        own = torch.cat([own.new_zeros((bank.count - share, *own.shape[1:])), own])
+        own = where.signed(coefficients[where.take])
+    if bank.mix is not None:
+        numbers = torch.tensor(bank.mix.rows, dtype=torch.float64, device=weight.device)[:, :share]
+        onto = numbers * emphasis(bank.mix.form, share).to(weight.device).square()
+        own = (onto @ own.flatten(1)).view(-1, *own.shape[1:])
+    else:
+        own = torch.cat([own.new_zeros((bank.count - share, *own.shape[1:])), own.flip(0)])
     kernel = own.transpose(0, 1).reshape(own.shape[1], bank.count * weight.shape[1], *weight.shape[2:])
     return kernel.to(weight.dtype)
 
 
-def _members(call: Call, x: Tensor, bank: Bank, interval: Interval) -> Tensor:
-    """E_r(x), or g(x), stacked on channels, [B, G R C/G, *S], the highest degree first."""
+def _members(call: Call, x: Tensor, bank: Bank, interval: Interval, limited: bool) -> Tensor:
+    """E_r(x), mixtures of them, or g(x), stacked on channels, [B, G R C/G, *S], in the order of the weights."""
     if bank.form == "product":
         (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
         return factor(call.blocks[index], x)
-    z = x * (1 / interval.half)
-    members = _odd(z, bank.count) if bank.form == "odd" else _line(z, bank, interval)
-    grouped = [m.reshape(m.shape[0], call.groups, -1, *m.shape[2:]) for m in reversed(members)]
-    return torch.cat(grouped, 2).reshape(x.shape[0], bank.count * x.shape[1], *x.shape[2:])
+    z = (x.clamp(interval.low, interval.high) if limited else x) * (1 / interval.half)
+    members = _odd(z, bank.members) if bank.form == "odd" else _line(z, bank, interval)
+    if bank.mix is None:
+        grouped = [m.reshape(m.shape[0], call.groups, -1, *m.shape[2:]) for m in reversed(members)]
+        return torch.cat(grouped, 2).reshape(x.shape[0], bank.count * x.shape[1], *x.shape[2:])
+    stacked = torch.stack([m.reshape(m.shape[0], call.groups, -1) for m in members], 2)
+    matrix = torch.tensor(bank.mix.rows, dtype=x.dtype, device=x.device)
+    return torch.matmul(matrix, stacked).reshape(x.shape[0], bank.count * x.shape[1], *x.shape[2:])
 
 
 def _odd(z: Tensor, count: int) -> list[Tensor]:
@@ -196,8 +210,8 @@ def _line(z: Tensor, bank: Bank, interval: Interval) -> list[Tensor]:
     zero = -1.0 if bank.form == "even" else interval.zero
     first = z.square() * 2 if bank.form == "even" else z
     twice = (first + zero) * 2
-    sign, found, pinned = signs("line", bank.count), [first], [1.0, zero]
-    for index in range(1, bank.count):
+    sign, found, pinned = signs("line", bank.members), [first], [1.0, zero]
+    for index in range(1, bank.members):
         value = sign[index] * sign[index - 1]
         member = twice * found[-1] if index == 1 else torch.addcmul(found[-2], twice, found[-1], value=value)
         if pinned[index] != 0:

@@ -11,7 +11,7 @@ with the same polynomials.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.basis import Interval
-from onn_runner.compute.expansion import Expansion, Series
+from onn_runner.compute.expansion import Expansion, Mix, Series
 from onn_runner.compute.shortest import NoExpansionError, Ranges, ends, grid, shortest
 
 KEPT = 8
@@ -49,6 +49,10 @@ class Plan:
     centred: bool
     series: list[list[Any]]
     reason: str
+    mixes: list[list[Any]] = field(default_factory=list)
+    """[form, rows] of each."""
+    mixes: list[list[Any]] = field(default_factory=list)
+    """[form, [[...], ...]] of each basis that is mixed."""
 
     @property
     def refused(self) -> bool:
@@ -74,7 +78,8 @@ class Plan:
         if self.refused:
             return Choice(None, self.reason, refused=True)
         series = tuple(Series(kind, count) for kind, count in self.series)
-        return Choice(Expansion(Interval(self.low, self.high), series, self.centred), self.reason)
+        mixes = tuple(Mix(form, tuple(tuple(row) for row in rows)) for form, rows in self.mixes)
+        return Choice(Expansion(Interval(self.low, self.high), series, self.centred, mixes), self.reason)
 
 
 def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
@@ -133,5 +138,6 @@ def make(
         return Plan(str(x.dtype), tops, grid(ranges.largest), *ends(call, ranges), False, [], str(error))
     interval = accepted.expansion.interval
     series = [[s.form, s.count] for s in accepted.expansion.series]
+    mixes = [[mix.form, [list(row) for row in mix.rows]] for mix in accepted.expansion.mixes]
     bounds = interval.low, interval.high, accepted.expansion.centred
-    return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason)
+    return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes)
