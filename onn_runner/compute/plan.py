@@ -50,8 +50,6 @@ class Plan:
     series: list[list[Any]]
     reason: str
     mixes: list[list[Any]] = field(default_factory=list)
-    """[form, rows] of each."""
-    mixes: list[list[Any]] = field(default_factory=list)
     """[form, [[...], ...]] of each basis that is mixed."""
 
     @property
