@@ -67,6 +67,13 @@ def patches(
     return torch.stack([at(x, ..., *where).flatten(-len(kernel)) for where in tap_slices(call, kernel, sizes)])
 
 
+def refuse_transposed(call: Call) -> str | None:
+    """Why no kernel serves a transposed layer with such a pool: there each output sees taps in a number of its own."""
+    if call.transposed and call.pool.name not in ("sum", "mean"):
+        return f"the pool {call.pool.name} is not a sum, which is what a transposed layer takes"
+    return None
+
+
 def inserted(
     call: Call,
     kernel: tuple[int, ...],

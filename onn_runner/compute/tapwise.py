@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from onn_runner.compute.base import Call, Memory
-from onn_runner.compute.geometry import at, output_size, patches, tap_slices, taps
+from onn_runner.compute.geometry import at, output_size, patches, refuse_transposed, tap_slices, taps
 from onn_runner.compute.strategy import Strategy, strategy
 from onn_runner.compute.tiles import Tile, Window, tiles, windows
 from onn_runner.compute.twice import twice
+from onn_runner.errors import ConfigError
 
 POSITIONS = 1 << 12
 VALUES = 1 << 15
@@ -28,9 +29,7 @@ INDEX_BYTES = 1 << 28
 
 def refuse(call: Call) -> str | None:
     """Why it cannot serve the call: a transposed layer with a pool that is not a sum."""
-    if call.transposed and call.pool.name not in ("sum", "mean"):
-        return f"the pool {call.pool.name} of a transposed layer is not a sum over taps"
-    return None
+    return refuse_transposed(call)
 
 
 def run(
@@ -46,6 +45,8 @@ def run(
     Of equal taps the first one has the gradient of maximum and minimum, as in torch; with the median it may be any one
     of them in torch, and is the first one here.
     """
+    if (reason := refuse(call)) is not None:
+        raise ConfigError(f"no kernel can compute this layer: {reason}; use the pool sum or mean")
     memory.chosen, memory.reason = "tapwise", "exact, tap by tap"
     y: Tensor = _Tapwise.apply(x, weight, gain, bias, call)
     return y
