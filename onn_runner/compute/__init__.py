@@ -9,28 +9,13 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import torch
 from torch import Tensor
 
-from onn_runner.compute import chebyshev, reference, tapwise
 from onn_runner.compute.base import Block, Call, Memory
-from onn_runner.errors import ConfigError, unknown
-
-KERNELS: dict[str, ModuleType] = {"chebyshev": chebyshev, "tapwise": tapwise, "reference": reference}
+from onn_runner.compute.choice import KERNELS, check, decide, perform
 
 __all__ = ["KERNELS", "Block", "Call", "Memory", "check", "run"]
-
-
-def check(name: str) -> str:
-    """`name`, if it is `auto` or a kernel.
-
-    Raises ConfigError otherwise.
-    """
-    if name != "auto" and name not in KERNELS:
-        raise unknown("compute", name, ("auto", *KERNELS))
-    return name
 
 
 def run(
@@ -48,7 +33,6 @@ def run(
 
     Raises ConfigError where the named kernel refuses, or where the kernel's window does not fit.
     """
-    requested = check(memory.requested)
     kind = x.device.type
     half = torch.finfo(x.dtype).bits < 32
     if half or torch.is_autocast_enabled(kind):
@@ -56,9 +40,9 @@ def run(
         x, weight = x.to(_precision(x, weight)), weight.to(_precision(x, weight))
         gain, bias = (None if t is None else t.to(x.dtype) for t in (gain, bias))
         with torch.autocast(kind, enabled=False):
-            y = _run(requested, call, x, weight, gain, bias, memory)
+            y = _run(call, x, weight, gain, bias, memory)
         return y.to(given) if half and not torch.is_autocast_enabled(kind) else y
-    return _run(requested, call, x, weight, gain, bias, memory)
+    return _run(call, x, weight, gain, bias, memory)
 
 
 def _precision(x: Tensor, weight: Tensor) -> torch.dtype:
@@ -66,7 +50,6 @@ def _precision(x: Tensor, weight: Tensor) -> torch.dtype:
 
 
 def _run(
-    requested: str,
     call: Call,
     x: Tensor,
     weight: Tensor,
@@ -74,19 +57,4 @@ def _run(
     bias: Tensor | None,
     memory: Memory,
 ) -> Tensor:
-    if x.shape[0] == 0:
-        # an empty batch says nothing about the layer: what is remembered stays
-        return tapwise.run(call, x, weight, gain, bias, Memory())
-    if requested == "auto":
-        reason = chebyshev.refuse(call)
-        if reason is None:
-            return chebyshev.attempt(call, x, weight, gain, bias, memory, strict=False)
-        y = tapwise.run(call, x, weight, gain, bias, memory)
-        memory.reason = f"exact, since {reason}"
-        return y
-    kernel = KERNELS[requested]
-    reason = kernel.refuse(call)
-    if reason is not None:
-        raise ConfigError(f"compute={requested} cannot serve this layer: {reason}; use compute=auto")
-    y = kernel.run(call, x, weight, gain, bias, memory)
-    return y
+    return perform(decide(call, x, weight, gain, memory), call, x, weight, gain, bias, memory)

@@ -11,6 +11,7 @@ from torch import Tensor
 from onn_runner.compute import plan, tapwise
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.convolution import convolve
+from onn_runner.compute.decision import Decision
 from onn_runner.errors import ConfigError
 
 
@@ -24,6 +25,28 @@ def refuse(call: Call) -> str | None:
     return None
 
 
+def choose(
+    call: Call,
+    x: Tensor,  # [B, C, *S], padded
+    weight: Tensor,  # [O, C/G, *k]
+    gain: Tensor | None,  # [O]
+    memory: Memory,
+) -> Decision:
+    """An expansion for values like these, or why the exact kernel serves: there is none, or it would take longer.
+
+    Raises ConfigError where no expansion is accurate enough and chebyshev was asked for by name.
+    """
+    named = memory.requested == "chebyshev"
+    choice = plan.find(call, x, weight, gain, memory)
+    if choice.expansion is None:
+        if named and choice.refused:
+            raise ConfigError(f"compute=chebyshev cannot serve this layer: {choice.reason}; use compute=auto")
+        return Decision("tapwise", choice.reason)
+    if choice.cheaper and not named:
+        return Decision("tapwise", choice.cheaper)
+    return Decision("chebyshev", choice.reason, choice.expansion)
+
+
 def run(
     call: Call,
     x: Tensor,  # [B, C, *S], padded
@@ -34,28 +57,25 @@ def run(
 ) -> Tensor:  # [B, O, *S']
     """The layer by its expansion; batches that have none (not finite, all zero) exactly.
 
-    Raises ConfigError where no expansion is accurate enough.
+    Raises ConfigError as `choose` does.
     """
-    return attempt(call, x, weight, gain, bias, memory, strict=True)
+    return perform(choose(call, x, weight, gain, memory), call, x, weight, gain, bias, memory)
 
 
-def attempt(
+def perform(
+    decision: Decision,
     call: Call,
     x: Tensor,
     weight: Tensor,
     gain: Tensor | None,
     bias: Tensor | None,
     memory: Memory,
-    *,
-    strict: bool,
 ) -> Tensor:
-    """As `run`, but where no expansion is accurate enough and `strict` is false, the exact kernel serves."""
-    choice = plan.find(call, x, weight, gain, memory)
-    if choice.expansion is not None:
-        memory.chosen, memory.reason = "chebyshev", choice.reason
-        return convolve(x, weight, gain, bias, call, choice.expansion)
-    if strict and choice.refused:
-        raise ConfigError(f"compute=chebyshev cannot serve this layer: {choice.reason}; use compute=auto")
-    y = tapwise.run(call, x, weight, gain, bias, memory)
-    memory.reason = choice.reason
+    """The layer as `choose` decided."""
+    if decision.expansion is None:
+        y = tapwise.run(call, x, weight, gain, bias, memory)
+    else:
+        memory.chosen = "chebyshev"
+        y = convolve(x, weight, gain, bias, call, decision.expansion)
+    memory.reason = decision.reason or memory.reason
     return y

@@ -11,15 +11,16 @@ with the same polynomials.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onn_runner.compute import cost
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.basis import Interval
-from onn_runner.compute.expansion import Expansion, Mix, Series
+from onn_runner.compute.expansion import Expansion, Mix, Series, banks
 from onn_runner.compute.shortest import NoExpansionError, Ranges, ends, grid, shortest
 
 KEPT = 8
@@ -35,6 +36,8 @@ class Choice:
     expansion: Expansion | None
     reason: str
     refused: bool = False
+    cheaper: str = ""
+    """Why the exact kernel should serve although there is an expansion."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Plan:
     reason: str
     mixes: list[list[Any]] = field(default_factory=list)
     """[form, [[...], ...]] of each basis that is mixed."""
+    costs: str = ""
+    """What it and the exact kernel are estimated to take for a batch of `size` numbers."""
+    cheaper: bool = False
+    """Whether the exact kernel takes clearly less, and serves."""
+    size: int = 0
 
     @property
     def refused(self) -> bool:
@@ -77,7 +85,9 @@ class Plan:
             return Choice(None, self.reason, refused=True)
         series = tuple(Series(kind, count) for kind, count in self.series)
         mixes = tuple(Mix(form, tuple(tuple(row) for row in rows)) for form, rows in self.mixes)
-        return Choice(Expansion(Interval(self.low, self.high), series, self.centred, mixes), self.reason)
+        expansion = Expansion(Interval(self.low, self.high), series, self.centred, mixes)
+        reason = f"{self.reason}, {self.costs}" if self.costs else self.reason
+        return Choice(expansion, reason, cheaper=f"exact and faster than {reason}" if self.cheaper else "")
 
 
 def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
@@ -107,7 +117,9 @@ def find(
         for stored in kept[key]:
             plan = Plan(**stored)
             if plan.covers(ranges, x.dtype, bounded):
-                return plan.choice()
+                # what is cheaper for a small batch need not be for a large one
+                grown = plan.cheaper and x.numel() > plan.size
+                return (_weighed(plan, call, x, weight) if grown else plan).choice()
     with torch.inference_mode(False), torch.no_grad():
         plan = make(call, _normal(x), _normal(weight), None if gain is None else _normal(gain), ranges)
     key = "train" if memory.training else "evaluation"
@@ -138,4 +150,22 @@ def make(
     series = [[s.form, s.count] for s in accepted.expansion.series]
     mixes = [[mix.form, [list(row) for row in mix.rows]] for mix in accepted.expansion.mixes]
     bounds = interval.low, interval.high, accepted.expansion.centred
-    return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes)
+    made = Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes)
+    return _weighed(made, call, x, weight)
+
+
+def _weighed(plan: Plan, call: Call, x: Tensor, weight: Tensor) -> Plan:
+    """With the estimated costs for a batch like this one; a function of shapes alone."""
+    expansion = plan.choice().expansion
+    assert expansion is not None, "a refusal costs nothing"
+    terms = [
+        (bank.count, sum(call.blocks[index].stop - call.blocks[index].start for index in bank.blocks))
+        for bank in banks(expansion, call.groups)
+    ]
+    found = {
+        kernel: cost.estimate(kernel, call, x.shape, weight.shape, terms, x.device.type)
+        for kernel in ("chebyshev", "tapwise")
+    }
+    cheaper = found["tapwise"] < cost.CLEARLY * found["chebyshev"]
+    told = cost.describe("tapwise" if cheaper else "chebyshev", found)
+    return replace(plan, costs=told, cheaper=cheaper, size=x.numel())
