@@ -12,10 +12,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from onn_runner.compute import exported, opaque
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.choice import KERNELS, check, decide, perform
+from onn_runner.compute.opaque import Handle
 
-__all__ = ["KERNELS", "Block", "Call", "Memory", "check", "run"]
+__all__ = ["KERNELS", "Block", "Call", "Handle", "Memory", "check", "run"]
 
 
 def run(
@@ -25,11 +27,13 @@ def run(
     gain: Tensor | None,  # [O], fixed
     bias: Tensor | None,  # [O]
     memory: Memory,
+    *,
+    handle: Handle | None = None,
 ) -> Tensor:  # [B, O, *S']
     """A_o sum_c P_t psi(w, x) + b_o by the kernel that `memory.requested` names; `memory` tells which and why.
 
     Single and double precision are computed as they are; under autocast and for half-precision tensors all is done in
-    single precision.
+    single precision. torch.compile takes a layer with a `handle` in without a graph break.
 
     Raises ConfigError where the named kernel refuses, or where the kernel's window does not fit.
     """
@@ -40,9 +44,9 @@ def run(
         x, weight = x.to(_precision(x, weight)), weight.to(_precision(x, weight))
         gain, bias = (None if t is None else t.to(x.dtype) for t in (gain, bias))
         with torch.autocast(kind, enabled=False):
-            y = _run(call, x, weight, gain, bias, memory)
+            y = _run(call, x, weight, gain, bias, memory, handle)
         return y.to(given) if half and not torch.is_autocast_enabled(kind) else y
-    return _run(call, x, weight, gain, bias, memory)
+    return _run(call, x, weight, gain, bias, memory, handle)
 
 
 def _precision(x: Tensor, weight: Tensor) -> torch.dtype:
@@ -50,6 +54,23 @@ def _precision(x: Tensor, weight: Tensor) -> torch.dtype:
 
 
 def _run(
+    call: Call,
+    x: Tensor,
+    weight: Tensor,
+    gain: Tensor | None,
+    bias: Tensor | None,
+    memory: Memory,
+    handle: Handle | None,
+) -> Tensor:
+    if torch.compiler.is_exporting():
+        return exported.run(call, x, weight, gain, bias, memory)
+    if torch.compiler.is_compiling() and handle is not None:
+        return opaque.run(handle, x, weight, gain, bias, training=memory.training)
+    return _serve(call, x, weight, gain, bias, memory)
+
+
+@torch.compiler.disable
+def _serve(
     call: Call,
     x: Tensor,
     weight: Tensor,

@@ -128,6 +128,13 @@ def find(
     return plan.choice()
 
 
+def newest(memory: Memory, dtype: torch.dtype) -> Choice | None:
+    """The accepted plan that was made last, in training if there is one; else a refusal; None without either."""
+    plans = [Plan(**stored) for key in ("evaluation", "train") for stored in memory.plans.get(key, [])]
+    plans = sorted((plan for plan in plans if plan.dtype == str(dtype)), key=lambda plan: not plan.refused)
+    return plans[-1].choice() if plans else None
+
+
 def _normal(values: Tensor) -> Tensor:
     """The values outside of autograd, and outside of inference mode, whose tensors autograd does not take."""
     return values.clone() if values.is_inference() else values.detach()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from onn_runner import compute as kernels
-from onn_runner.compute.base import Block, Call, Memory
+from onn_runner.compute import Block, Call, Handle, Memory
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.model import activation, padding
 from onn_runner.model.base import LayerFacts, LayerSpec
@@ -58,7 +58,6 @@ class OperationalLayer(SpatialLayer):
     unit 1). With the presets `fastonn` and `gop` there is no unit.
     """
 
-    compiles = False
     gain: Tensor | None
     unit: Tensor | None
 
@@ -70,6 +69,7 @@ class OperationalLayer(SpatialLayer):
             self.blocks, model.pooling, spec.stride, spec.dilation, spec.groups, spec.input_bound, spec.transposed
         )
         self.memory = Memory(requested=model.compute)
+        self.handle = Handle(self.call, self.memory)
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
         self.bias = nn.Parameter(torch.zeros(spec.out_channels))
         calibrated = self.initialisation == "calibrated"
@@ -122,7 +122,8 @@ class OperationalLayer(SpatialLayer):
     def _pooled(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """The kernel's result, and of a transposed layer its part that is not cropped."""
         late = padding.extends(self.spec)
-        y = kernels.run(self.call, x, self.nodal_weight(), self.gain, None if late else bias, self.memory)
+        inner = None if late else bias
+        y = kernels.run(self.call, x, self.nodal_weight(), self.gain, inner, self.memory, handle=self.handle)
         if self.spec.transposed:
             y = padding.crop(y, self.spec)
         return y + bias.reshape(-1, *[1] * self.spec.dims) if late and bias is not None else y
