@@ -17,6 +17,8 @@ from onn_runner.compute.expansion import Bank, Expansion, Series, banks, matrice
 
 SAMPLES = 1 << 18
 """The most values of psi that are formed at once."""
+KEPT = 1 << 20
+"""The most values of psi that a backward pass keeps from the coefficients to the gradient through them."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +51,39 @@ def sample(
     return values[:-1] - values[-1], values[-1]
 
 
+Samples = tuple[Tensor, tuple[Tensor, Tensor]]
+"""Weights as leaves of a graph, and what `sample` gives for them."""
+
+
 def kernels(
     call: Call,
     expansion: Expansion,
     weight: Tensor,  # [O, C/G, *k]
     scale: Tensor,  # [O], float64: gain and pool factor
+    keep: list[Samples] | None = None,
 ) -> tuple[list[Tensor], Tensor]:
     """For each bank the convolution weights [O_bank, R C/G, *k], smallest terms first, and psi(w, 0) summed over
     channels, [O, *k] in float64.
+
+    `keep` collects the samples of psi, with their graph, for `kernels_pull_back` - if they are few.
     """
+    if keep is not None and sum(s.count + 1 for s in expansion.series) * weight.numel() > KEPT:
+        keep = None
     plan = banks(expansion, call.groups)
     found = [_empty(bank, call, weight) for bank in plan]
     constant = scale.new_zeros((len(scale), *weight.shape[2:]))
     for piece in pieces(call, expansion, weight):
         own = slice(piece.start, piece.stop)
-        w = weight[own].detach().to(torch.float64)
+        w = weight[own].detach().to(torch.float64, copy=keep is not None)
         coefficients = w[None]
         if piece.series.form != "product":
             points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-            pinned, at_zero = sample(piece.block, w.reshape(-1), points)
+            leaf = w.reshape(-1)
+            with torch.set_grad_enabled(keep is not None):
+                sampled = sample(piece.block, leaf.requires_grad_(keep is not None), points)
+            if keep is not None:
+                keep.append((leaf, sampled))
+            pinned, at_zero = (values.detach() for values in sampled)
             constant[own] = at_zero.reshape(w.shape).sum(1) * over(scale[own], w[:, 0])
             coefficients = (matrix @ pinned).view(-1, *w.shape)
         coefficients = coefficients * over(scale[own], w)
@@ -86,10 +102,12 @@ def kernels_pull_back(
     scale: Tensor,  # [O], float64
     grads: Sequence[Tensor],  # for each bank, the gradient to its weights
     constant: Tensor,  # [O, *k] or what broadcasts to it, the gradient to psi(w, 0) summed over channels
+    kept: Sequence[Samples] = (),
 ) -> Tensor:  # [O, C/G, *k]
     """The gradient to the weights through the coefficients: autograd through psi at the nodes."""
     plan = banks(expansion, call.groups)
     total = torch.empty_like(weight)
+    samples = iter(kept)
     for piece in pieces(call, expansion, weight):
         own = slice(piece.start, piece.stop)
         w = weight[own].detach().to(torch.float64, copy=True)
@@ -106,9 +124,11 @@ def kernels_pull_back(
             total[own] = to_rows[0]
             continue
         points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-        with torch.enable_grad():
-            leaf = w.reshape(-1).requires_grad_()
-            sampled = sample(piece.block, leaf, points)
+        leaf, sampled = next(samples, (None, None))
+        if leaf is None or sampled is None:
+            with torch.enable_grad():
+                leaf = w.reshape(-1).requires_grad_()
+                sampled = sample(piece.block, leaf, points)
         upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_zero.reshape(-1))
         total[own] = _gradient(sampled, leaf, upstream).view_as(w)
     return total

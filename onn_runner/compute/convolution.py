@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onn_runner.compute import basis, correlation, plain
 from onn_runner.compute.base import Call
-from onn_runner.compute.coefficients import kernels, kernels_pull_back
+from onn_runner.compute.coefficients import Samples, kernels, kernels_pull_back
 from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrices
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 
@@ -83,7 +83,8 @@ def _gradients(
     if not (need_x or need_weight):
         return None, None, to_bias if need_bias else None
     scale = _scale(call, weight, gain)
-    weights, _ = kernels(call, expansion, weight, scale)
+    kept: list[Samples] = []
+    weights, _ = kernels(call, expansion, weight, scale, kept if need_weight else None)
     layer = _Layer(call, expansion, banks(expansion, call.groups), weights)
     # in float64, since a batch may be cut into many tiles
     to_weights = [torch.zeros_like(kernel, dtype=torch.float64) for kernel in weights] if need_weight else None
@@ -96,7 +97,7 @@ def _gradients(
         to_constants = to_bias.view(-1, *(1,) * len(call.stride))
         if call.transposed:
             to_constants = _per_tap(grad, x, weight, call)
-        to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_constants)
+        to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_constants, kept)
     return to_x, to_weight, to_bias if need_bias else None
 
 

@@ -81,6 +81,12 @@ class Bank:
     mix: Mix | None = None
 
     @property
+    def kind(self) -> Kind:
+        """The basis of a bank that is not a product's."""
+        assert self.form != "product"
+        return self.form
+
+    @property
     def count(self) -> int:
         """How many channels stand for one of the input."""
         return self.members if self.mix is None else len(self.mix.rows)

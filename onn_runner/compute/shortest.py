@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from onn_runner.compute.base import Call
 from onn_runner.compute.basis import Interval
-from onn_runner.compute.expansion import Expansion, Form, Series
+from onn_runner.compute.expansion import Expansion, Form, Series, banks
 from onn_runner.compute.geometry import pool_factor, taps
+from onn_runner.compute.mixing import mixed
 from onn_runner.compute.spot import errors, exact
-from onn_runner.compute.truncation import PRECISIONS, Inputs, Precision, Probe, fewest, form, probe
+from onn_runner.compute.truncation import PRECISIONS, Inputs, Precision, Probe, fewest, form, probe, symmetry
 from onn_runner.seeding import generator
 
 PIXELS = 60
+LOW = 2
+"""Members that a product may take in a basis that others need."""
 MANY = 4096
 """A feature of psi that is narrower in x than the interval over this may be overlooked."""
 
@@ -76,17 +79,25 @@ def shortest(
     low, high = ends(call, ranges)
     probes = _probes(call, weight, scale, ranges, *_inputs(x, ranges, low, high))
     truth = exact(call, x, weight, scale)
-    for expansion in _attempts(probes, low, high, precision):
+    for expansion in _attempts(call, tuple(weight.shape), probes, low, high, ranges, precision):
         found = errors(call, x, weight, gain, expansion, truth)
         where = describe(expansion.interval, ranges)
         off = float(found.output.max()), float(torch.cat([found.to_weight, found.to_x]).max())
         if found.accepted(precision.output, precision.gradient):
-            return Accepted(expansion, f"{_terms(call, expansion.series)}, {where}, error {off[0]:.0e}")
+            return Accepted(expansion, f"{_terms(call, expansion)}, {where}, error {off[0]:.0e}")
     raise NoExpansionError(f"outputs were off by {off[0]:.0e} and gradients by {off[1]:.0e} where {where}")
 
 
-def _attempts(probes: list[Probe], low: float, high: float, precision: Precision) -> Iterator[Expansion]:
-    """What to try in turn: as few terms as may do, then more of them.
+def _attempts(
+    call: Call,
+    weight_shape: tuple[int, ...],
+    probes: list[Probe],
+    low: float,
+    high: float,
+    ranges: Ranges,
+    precision: Precision,
+) -> Iterator[Expansion]:
+    """What to try in turn: mixtures where they pay, as few terms as may do, then more of them.
 
     All are centred: the batch that a plan is made from need not show what others lose without.
     """
@@ -96,8 +107,13 @@ def _attempts(probes: list[Probe], low: float, high: float, precision: Precision
     narrow = min(-low, high) < 0.8 * largest and "line" in forms
     interval = Interval(low, high) if narrow else Interval(-largest, largest)
     series = _fewest(probes, forms, interval, precision, narrow)
+    plain = Expansion(interval, series, centred=True)
+    for more in (0, 1):
+        merged = mixed(call, weight_shape, probes, [grid(top) for top in ranges.weights], plain, precision, more)
+        if merged.mixes:
+            yield merged
     for factor in (1.0, 1.25, 1.5):
-        yield Expansion(interval, tuple(s.longer(factor) for s in series), centred=True)
+        yield replace(plain, series=tuple(s.longer(factor) for s in series))
 
 
 def ends(call: Call, ranges: Ranges) -> tuple[float, float]:
@@ -139,10 +155,17 @@ def _probes(call: Call, weight: Tensor, scale: Tensor, ranges: Ranges, few: Inpu
 def _fewest(
     probes: list[Probe], forms: list[Form], interval: Interval, precision: Precision, narrow: bool
 ) -> tuple[Series, ...]:
-    """The shortest series of each block; without parity on a narrow interval."""
+    """The shortest series of each block; without parity on a narrow interval.
+
+    Beside others a product that is a polynomial of low degree reads their basis: that spares a convolution.
+    """
     found = []
     for seen, kind in zip(probes, forms, strict=True):
-        series = fewest(seen, "line" if narrow and kind != "product" else kind, interval, precision)
+        series = None
+        if kind == "product" and set(forms) != {"product"}:
+            series = fewest(seen, "line" if narrow else symmetry(seen), interval, precision, LOW)
+        if series is None:
+            series = fewest(seen, "line" if narrow and kind != "product" else kind, interval, precision)
         if series is None:
             reach = float(seen.w.abs().max())
             where = describe(interval, Ranges((reach,), interval.low, interval.high))
@@ -151,10 +174,17 @@ def _fewest(
     return tuple(found)
 
 
-def _terms(call: Call, series: tuple[Series, ...]) -> str:
-    if len(series) == 1:
-        return f"{series[0].count} term{'s' if series[0].count > 1 else ''}"
-    return " + ".join(f"{b.name} {s.count}" for b, s in zip(call.blocks, series, strict=True)) + " terms"
+def _terms(call: Call, expansion: Expansion) -> str:
+    """How many channels stand for one of the input."""
+    plan = banks(expansion, call.groups)
+    count = sum(bank.count for bank in plan)
+    forms = [bank.form for bank in plan if bank.form in ("odd", "even")]
+    if len(forms) == 2:
+        parts = [f"{bank.count} {bank.form}" for bank in plan if bank.form != "product"]
+        products = sum(bank.form == "product" for bank in plan)
+        parts += [f"{products} product{'s' if products > 1 else ''}"] if products else []
+        return f"{count} terms ({', '.join(parts)})"
+    return f"{count} term{'s' if count > 1 else ''}"
 
 
 def describe(interval: Interval, ranges: Ranges) -> str:

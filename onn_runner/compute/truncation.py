@@ -15,8 +15,8 @@ from torch import Tensor
 
 from onn_runner.compute import basis
 from onn_runner.compute.base import Block
-from onn_runner.compute.basis import Interval, transform
-from onn_runner.compute.expansion import Form, Series
+from onn_runner.compute.basis import Interval, Kind, transform
+from onn_runner.compute.expansion import Bank, Form, Series, matrices, rows
 from onn_runner.seeding import generator
 
 
@@ -35,8 +35,9 @@ PRECISIONS = {
     torch.float32: Precision(1e-6, 3e-6, 64, 2.0),
     torch.float64: Precision(1e-13, 3e-13, 128, 1.25),
 }
-WEIGHTS = 8192
+WEIGHTS = 2048
 """About as many weights of a block are looked at; in each neuron the largest one among them."""
+SINGLE = 1.5
 HUGE = 1e30
 SMALL = 1e-4
 """The part of the largest mean square that a single small weight's psi is held against at least."""
@@ -127,9 +128,14 @@ def _chosen(weight: Tensor) -> Tensor:
 
 def form(seen: Probe) -> Form:
     """What psi(w, x) looks like as a function of x and w, as far as float64 can tell at the probe's values."""
-    w = seen.w.reshape(-1, 1)
     if _is_product(seen) and (seen.close is None or _is_product(seen.close)):
         return "product"
+    return symmetry(seen)
+
+
+def symmetry(seen: Probe) -> Kind:
+    """What psi(w, x) - psi(w, 0) is as a function of x alone."""
+    w = seen.w.reshape(-1, 1)
     zero = seen.block.nodal(w, seen.x.new_zeros(1, 1))
     here, there = seen.value - zero, seen.block.nodal(w, -seen.x[None]) - zero
     # rounding of psi(w, 0) must not look like a broken symmetry
@@ -148,22 +154,26 @@ def _is_product(seen: Probe) -> bool:
     return all(bool(((value - w * unit).abs() <= bound * w.abs()).all()) for w, value in pairs)
 
 
-def fewest(seen: Probe, kind: Form, interval: Interval, precision: Precision) -> Series | None:
+def fewest(seen: Probe, kind: Form, interval: Interval, precision: Precision, most: int | None = None) -> Series | None:
     """The shortest series whose truncation is half of what is allowed at most; None if there is none."""
     if kind == "product":
         return Series("product", 1)
-
-    def enough(count: int) -> bool:
-        series = Series(kind, count)
-        views = (seen,) if seen.close is None else (seen, seen.close)
-        return all(excess(view, series, interval, precision) <= 1 for view in views)
-
     limit = precision.nodes if kind == "line" else precision.nodes // 2
-    count = _smallest(enough, limit, precision.growth)
+    count = smallest(lambda n: within(seen, Series(kind, n), interval, precision), most or limit, precision.growth)
     return None if count is None else Series(kind, count)
 
 
-def _smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int | None:
+def within(seen: Probe, series: Series, interval: Interval, precision: Precision, parts: tuple[Bank, ...] = ()) -> bool:
+    """Whether the truncation of a series, as the banks `parts` hold it, is half of what is allowed at most.
+
+    Where banks are mixed, neurons of a single weight, which no layer at hand need have, may reach three quarters.
+    """
+    if excess(seen, series, interval, precision, parts) > 1:
+        return False
+    return seen.close is None or excess(seen.close, series, interval, precision, parts) <= (SINGLE if parts else 1)
+
+
+def smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int | None:
     """The smallest count that is enough: growing from 1, since few nearly always are, then halving the last gap."""
     low, high = 0, 1
     while not enough(high):
@@ -176,7 +186,9 @@ def _smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int |
     return high
 
 
-def excess(seen: Probe, series: Series, interval: Interval, precision: Precision) -> float:
+def excess(
+    seen: Probe, series: Series, interval: Interval, precision: Precision, parts: tuple[Bank, ...] = ()
+) -> float:
     """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer."""
     points, matrix = transform(series.kind, series.count, interval, seen.w.device)
     w = seen.w.reshape(-1)
@@ -187,11 +199,9 @@ def excess(seen: Probe, series: Series, interval: Interval, precision: Precision
     samples = samples.detach()
     if not (_moderate(samples) and _moderate(slopes)):
         return float("inf")
-    members = torch.empty((series.count, len(seen.x)), dtype=torch.float64, device=w.device)
-    basis.evaluate(seen.x, interval, series.kind, list(members))
+    members, derivatives = _functions(seen.x, interval, series, parts)
     series_value = (matrix @ (samples[:-1] - samples[-1])).T
     series_slope = (matrix @ (slopes[:-1] - slopes[-1])).T
-    derivatives = _derivatives(seen.x, interval, series)
     error = seen.value - samples[-1][:, None] - series_value @ members
     error_w = seen.slope_w - slopes[-1][:, None] - series_slope @ members
     error_x = seen.slope_x - series_value @ derivatives
@@ -206,11 +216,29 @@ def excess(seen: Probe, series: Series, interval: Interval, precision: Precision
     return worst
 
 
-def _derivatives(x: Tensor, interval: Interval, series: Series) -> Tensor:
-    """The derivatives of all members at x, [R, I]."""
-    unit = torch.eye(series.count, dtype=torch.float64, device=x.device)[:, :, None].expand(-1, -1, len(x))
-    spread = x.expand(series.count, -1)
-    return basis.pull_back(spread, interval, series.kind, list(unit.unbind(1)))
+def _functions(x: Tensor, interval: Interval, series: Series, parts: tuple[Bank, ...]) -> tuple[Tensor, Tensor]:
+    """What each coefficient of a series multiplies at x, and its derivative, [R, I] each: members, or what is mixed."""
+    if not any(bank.mix for bank in parts):
+        return _members(x, interval, series.kind, series.count)
+    values = torch.empty((series.count, len(x)), dtype=torch.float64, device=x.device)
+    slopes = torch.empty_like(values)
+    for bank in parts:
+        where = rows(series, bank.form)
+        found = _members(x, interval, bank.kind, bank.members)
+        if bank.mix is not None:
+            onto, back = matrices(bank.mix, torch.float64, x.device)
+            found = (back.T @ (onto @ found[0]), back.T @ (onto @ found[1]))
+        for target, source in zip((values, slopes), found, strict=True):
+            target[where.take] = where.signed(source[: len(where.sign)])
+    return values, slopes
+
+
+def _members(x: Tensor, interval: Interval, kind: Kind, count: int) -> tuple[Tensor, Tensor]:
+    """All members at x and their derivatives, [R, I] each."""
+    members = torch.empty((count, len(x)), dtype=torch.float64, device=x.device)
+    basis.evaluate(x, interval, kind, list(members))
+    unit = torch.eye(count, dtype=torch.float64, device=x.device)[:, :, None].expand(-1, -1, len(x))
+    return members, basis.pull_back(x.expand(count, -1), interval, kind, list(unit.unbind(1)))
 
 
 def _by_neuron(seen: Probe, error: Tensor, value: Tensor, *, coherent: bool) -> float:
