@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onn_runner.compute import exported, opaque
+from onn_runner.compute import exported, opaque, stacked, transforms
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.choice import KERNELS, check, decide, perform
 from onn_runner.compute.opaque import Handle
@@ -66,6 +66,8 @@ def _run(
         return exported.run(call, x, weight, gain, bias, memory)
     if torch.compiler.is_compiling() and handle is not None:
         return opaque.run(handle, x, weight, gain, bias, training=memory.training)
+    if transforms.active():
+        return stacked.run(call, x, weight, gain, bias, memory)
     return _serve(call, x, weight, gain, bias, memory)
 
 
