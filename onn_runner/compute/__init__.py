@@ -66,8 +66,6 @@ def _run(
         return exported.run(call, x, weight, gain, bias, memory)
     if torch.compiler.is_compiling() and handle is not None:
         return opaque.run(handle, x, weight, gain, bias, training=memory.training)
-    if transforms.active():
-        return stacked.run(call, x, weight, gain, bias, memory)
     return _serve(call, x, weight, gain, bias, memory)
 
 
@@ -80,4 +78,6 @@ def _serve(
     bias: Tensor | None,
     memory: Memory,
 ) -> Tensor:
+    if transforms.active():
+        return stacked.run(call, x, weight, gain, bias, memory)
     return perform(decide(call, x, weight, gain, memory), call, x, weight, gain, bias, memory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -186,3 +187,17 @@ def _differentiate(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep)
+
+
+def _one_by_one(operation: Any, info: Any, axes: tuple[int | None, ...], arguments: tuple[Any, ...]) -> Any:
+    """An operation on a stack, element by element: what each of them needs depends on its values."""
+    found = [
+        operation(*(a if axis is None else a.select(axis, index) for a, axis in zip(arguments, axes, strict=True)))
+        for index in range(info.batch_size)
+    ]
+    results = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+    return results, (0,) * len(results)
+
+
+_forward.register_vmap(partial(_one_by_one, _forward))
+_backward.register_vmap(partial(_one_by_one, _backward))
