@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from onn_runner.compute.base import Block, Call
-from onn_runner.compute.basis import transform
+from onn_runner.compute.basis import Interval, transform
 from onn_runner.compute.expansion import Bank, Expansion, Series, banks, matrices, rows
 
 SAMPLES = 1 << 18
@@ -75,23 +76,25 @@ def kernels(
     for piece in pieces(call, expansion, weight):
         own = slice(piece.start, piece.stop)
         w = weight[own].detach().to(torch.float64, copy=keep is not None)
-        coefficients = w[None]
-        if piece.series.form != "product":
-            points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
-            leaf = w.reshape(-1)
-            with torch.set_grad_enabled(keep is not None):
-                sampled = sample(piece.block, leaf.requires_grad_(keep is not None), points)
-            if keep is not None:
-                keep.append((leaf, sampled))
-            pinned, at_zero = (values.detach() for values in sampled)
-            constant[own] = at_zero.reshape(w.shape).sum(1) * over(scale[own], w[:, 0])
-            coefficients = (matrix @ pinned).view(-1, *w.shape)
-        coefficients = coefficients * over(scale[own], w)
-        for bank, kernel in zip(plan, found, strict=True):
-            place = _place(bank, call, piece, kernel, weight)
+        places = [(bank, _place(bank, call, piece, kernel, weight)) for bank, kernel in zip(plan, found, strict=True)]
+        if piece.series.form == "product":
+            for _, place in places:
+                if place is not None:
+                    place[:, 0].copy_(w * over(scale[own], w))
+            continue
+        leaf = w.reshape(-1)
+        points, _ = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
+        with torch.set_grad_enabled(keep is not None):
+            sampled = sample(piece.block, leaf.requires_grad_(keep is not None), points)
+        if keep is not None:
+            keep.append((leaf, sampled))
+        pinned, at_zero = (values.detach() for values in sampled)
+        constant[own] = at_zero.reshape(w.shape).sum(1) * over(scale[own], w[:, 0])
+        for bank, place in places:
             if place is not None:
-                where = rows(piece.series, bank.form)
-                place.copy_(_arranged(bank, where.signed(coefficients[where.take])).transpose(0, 1))
+                onto = projection(bank, piece.series, expansion.interval, weight.device)
+                coefficients = (onto @ pinned).view(-1, *w.shape).transpose(0, 1)
+                place.copy_(coefficients.mul_(over(scale[own], coefficients)))
     return found, constant
 
 
@@ -111,43 +114,40 @@ def kernels_pull_back(
     for piece in pieces(call, expansion, weight):
         own = slice(piece.start, piece.stop)
         w = weight[own].detach().to(torch.float64, copy=True)
-        to_rows = w.new_zeros((piece.series.count, *w.shape))
-        for bank, grad in zip(plan, grads, strict=True):
-            place = _place(bank, call, piece, grad, weight)
-            if place is not None:
-                where = rows(piece.series, bank.form)
-                length = len(where.sign)
-                to_rows[where.take] = where.signed(_unarranged(bank, place.transpose(0, 1).double(), length))
-        to_rows *= over(scale[own], w)
-        to_zero = (constant[own].to(torch.float64) * over(scale[own], w[:, 0]))[:, None].expand_as(w)
+        places = [(bank, _place(bank, call, piece, grad, weight)) for bank, grad in zip(plan, grads, strict=True)]
+        factor = over(scale[own], w)
         if piece.series.form == "product":
-            total[own] = to_rows[0]
+            total[own] = sum(place[:, 0] for _, place in places if place is not None) * factor
             continue
-        points, matrix = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
+        points, _ = transform(piece.series.kind, piece.series.count, expansion.interval, weight.device)
         leaf, sampled = next(samples, (None, None))
         if leaf is None or sampled is None:
             with torch.enable_grad():
                 leaf = w.reshape(-1).requires_grad_()
                 sampled = sample(piece.block, leaf, points)
-        upstream = (matrix.T @ to_rows.view(piece.series.count, -1), to_zero.reshape(-1))
-        total[own] = _gradient(sampled, leaf, upstream).view_as(w)
+        to_pinned = w.new_zeros((len(points) - 1, w.numel()))
+        for bank, place in places:
+            if place is not None:
+                onto = projection(bank, piece.series, expansion.interval, weight.device)
+                to_pinned.addmm_(onto.T, (place.double() * factor[:, None]).transpose(0, 1).reshape(len(onto), -1))
+        to_zero = (constant[own].to(torch.float64) * over(scale[own], w[:, 0]))[:, None].expand_as(w)
+        total[own] = _gradient(sampled, leaf, (to_pinned, to_zero.reshape(-1))).view_as(w)
     return total
 
 
-def _arranged(bank: Bank, coefficients: Tensor) -> Tensor:
-    """Coefficients [r, ...] to the first members of a bank as those to its channels: highest degree first, or mixed."""
-    if bank.mix is None:
-        return coefficients.flip(0)
-    onto = matrices(bank.mix, torch.float64, coefficients.device)[1][:, : len(coefficients)]
-    return (onto @ coefficients.flatten(1)).view(-1, *coefficients.shape[1:])
+@lru_cache(maxsize=256)
+def projection(bank: Bank, series: Series, interval: Interval, device: torch.device) -> Tensor:
+    """From psi(w, x_j) - psi(w, 0) at the P nodes of a series to its coefficients in a bank, [R, P] in float64.
 
-
-def _unarranged(bank: Bank, grads: Tensor, count: int) -> Tensor:
-    """The gradients to `count` coefficients from those to the channels, in float64."""
-    if bank.mix is None:
-        return grads.flip(0)
-    onto = matrices(bank.mix, torch.float64, grads.device)[1][:, :count]
-    return (onto.T @ grads.flatten(1)).view(-1, *grads.shape[1:])
+    The highest degree comes first, or the first mixture.
+    """
+    with torch.inference_mode(False):
+        _, matrix = transform(series.kind, series.count, interval, device)
+        where = rows(series, bank.form)
+        own = where.signed(matrix[where.take])
+        if bank.mix is None:
+            return own.flip(0)
+        return matrices(bank.mix, torch.float64, device)[1][:, : len(own)] @ own
 
 
 def _gradient(outputs: tuple[Tensor, ...], leaf: Tensor, grads: tuple[Tensor, ...]) -> Tensor:
