@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -58,8 +58,6 @@ class LayerFacts:
 class Layer(nn.Module):
     """A layer of neurons, activation included. Knows its spec, what it costs and what it is."""
 
-    compiles: ClassVar[bool] = True
-    """Whether torch.compile may trace `forward`: not where it reads numbers from the device to decide what to do."""
     spec: LayerSpec
     output_bound: tuple[float, float] | None
     """The range of the activation, None where unbounded: the next layer's `input_bound`."""

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,15 +52,6 @@ def check_compile(device: torch.device) -> None:
     """Raises ConfigError where torch.compile lacks its compiler."""
     if device.type == "cpu" and not any(shutil.which(name) for name in ("c++", "g++", "clang++", "cl")):
         raise ConfigError("trainer.compile=true needs a C++ compiler on the CPU (apt install g++): or set it to false.")
-
-
-def compiled(network: nn.Module) -> nn.Module:
-    """torch.compile of the network; layers that say that they do not compile (`compiles`) are called as they are."""
-    for module in network.modules():
-        if not getattr(module, "compiles", True):
-            # The module itself stays what it is: its state_dict keeps its names.
-            module.forward = torch.compiler.disable(module.forward)
-    return cast(nn.Module, torch.compile(network))
 
 
 class Autocast(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 
 from onn_runner.errors import ConfigError, RunError, unknown
 from onn_runner.seeding import derive
-from onn_runner.trainer.device import HALF, Autocast, Randomness, choose_device, compiled
+from onn_runner.trainer.device import HALF, Autocast, Randomness, choose_device
 from onn_runner.trainer.divergence import NonFiniteError
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.parameters import freeze, make_optimizer
@@ -40,7 +40,7 @@ class Engine:
         self.evaluating: nn.Module = self.network
         self.training: nn.Module = self.network
         if settings.compile:
-            self.training = compiled(self.network)
+            self.training = cast(nn.Module, torch.compile(self.network))
         if settings.precision in HALF:
             self.evaluating = Autocast(self.evaluating, self.device, settings.precision)
             self.training = Autocast(self.training, self.device, settings.precision)
