@@ -19,6 +19,8 @@ from onn_runner.compute.truncation import PRECISIONS, Inputs, Precision, Probe, 
 from onn_runner.seeding import generator
 
 PIXELS = 60
+SHADES = (1 / 4, 1 / 16)
+"""A plan also serves batches whose inputs are mostly that much smaller than those it was made from."""
 LOW = 2
 """Members that a product may take in a basis that others need."""
 MANY = 4096
@@ -126,17 +128,24 @@ def ends(call: Call, ranges: Ranges) -> tuple[float, float]:
 
 
 def _inputs(x: Tensor, ranges: Ranges, low: float, high: float) -> tuple[Inputs, Inputs]:
-    """64 inputs, random pixels, the smallest and the largest one and the ends of the interval; and 8192, half of them
-    a grid over the interval.
+    """Random pixels with the ends of ranges, the pixels alone, and pixels at the scales of darker inputs; and 8192
+    inputs, half of them a grid over the interval.
     """
     flat = x.reshape(-1)
     where = torch.randint(len(flat), (PIXELS,), generator=generator("pixels", len(flat))).to(x.device)
+    pixels = flat[where].double()
     extremes = torch.tensor([ranges.low, ranges.high, low, high], dtype=torch.float64, device=x.device)
-    few = Inputs(torch.cat([flat[where].double(), extremes]), PIXELS)
+    parts = [slice(0, PIXELS), slice(0, PIXELS + len(extremes))]
+    shades = []
+    for number, shade in enumerate(SHADES):
+        start = PIXELS * (number + 1) + len(extremes)
+        parts.append(slice(start, start + PIXELS))
+        shades.append(pixels * shade)
+    few = Inputs(torch.cat([pixels, extremes, *shades]), tuple(parts))
     count = min(MANY, len(flat))
     where = torch.randint(len(flat), (count,), generator=generator("many pixels", len(flat))).to(x.device)
     spread = torch.linspace(low, high, MANY, dtype=torch.float64, device=x.device)
-    return few, Inputs(torch.cat([flat[where].double(), spread]), count)
+    return few, Inputs(torch.cat([flat[where].double(), spread]), (slice(0, count), slice(None)))
 
 
 def _probes(call: Call, weight: Tensor, scale: Tensor, ranges: Ranges, few: Inputs, many: Inputs) -> list[Probe]:

@@ -53,8 +53,8 @@ class Probe:
     gain: Tensor  # [o]
     share: float
     """m over the number of a neuron's weights."""
-    pixels: int
-    """The first so many inputs are random pixels, the others the ends of ranges."""
+    parts: tuple[slice, ...]
+    """Inputs that errors are measured over, each part on its own."""
     value: Tensor
     slope_w: Tensor
     slope_x: Tensor
@@ -66,10 +66,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where psi is looked at, in float64: random pixels first, then chosen points."""
+    """Where psi is looked at, in float64; errors are measured over each of the parts."""
 
     x: Tensor  # [I]
-    pixels: int
+    parts: tuple[slice, ...]
 
 
 def probe(
@@ -99,7 +99,7 @@ def _look(block: Block, w: Tensor, gain: Tensor, inputs: Inputs) -> Probe | None
     value = value.detach()
     if not all(_moderate(v) for v in (value, slope_w, slope_x)):
         return None
-    return Probe(block, w, x, gain, 1.0, inputs.pixels, value, slope_w, slope_x)
+    return Probe(block, w, x, gain, 1.0, inputs.parts, value, slope_w, slope_x)
 
 
 def _moderate(values: Tensor) -> bool:
@@ -206,7 +206,7 @@ def excess(
     error_w = seen.slope_w - slopes[-1][:, None] - series_slope @ members
     error_x = seen.slope_x - series_value @ derivatives
     worst = 0.0
-    for part in (slice(0, seen.pixels), slice(None)):
+    for part in seen.parts:
         ratios = (
             _by_neuron(seen, error[:, part], seen.value[:, part], coherent=True) / precision.output,
             _by_neuron(seen, error_w[:, part], seen.slope_w[:, part], coherent=False) / precision.gradient,
