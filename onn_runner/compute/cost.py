@@ -11,22 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from onn_runner.compute import fourier, tapwise
 from onn_runner.compute.base import Call
+from onn_runner.compute.correlation import by_fourier
+from onn_runner.compute.strategy import strategy
 
 CLEARLY = 0.7
 """Another kernel is clearly cheaper where its estimate is below this part: estimates are about so exact."""
-
-BLOCK = 1 << 17
-"""Values of psi that tapwise computes at once, about."""
 
 CLASSES: Mapping[str, str] = {
     "Multiply": "plain",
     "Cubic": "plain",
     "Quadratic": "plain",
+    "Gaussian": "composed",
+    "DoG": "composed",
+    "Sinc": "composed",
     "Exponential": "steep",
     "Sinh": "steep",
 }
-"""What a value of psi costs, by the operator's type: `plain`, `smooth` (all others, a user's too) or `steep`."""
+"""What a value of psi costs, by the operator's type: as a product, one function of w x (`smooth`: all that are not
+named, a user's too), several steps, or a slow function."""
 
 SELECTING = ("maximum", "minimum", "median")
 
@@ -34,31 +38,27 @@ Amounts = dict[str, float]
 
 PRICES: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "cpu": {
-        "chebyshev": {"call": 4e5, "bank": 2e5, "sample": 30.0, "basis": 8.0, "map": 8.0, "mac": 0.08, "output": 2.0},
+        "chebyshev": {
+            "call": 4e5, "bank": 2e5, "sample": 17.0, "basis": 3.0, "map": 1.0, "mac": 0.08, "spectrum": 15.0,
+            "output": 0.3,
+        },
         "tapwise": {
-            "call": 1.5e5,
-            "step": 4e4,
-            "patch": 5.0,
-            "plain": 1.4,
-            "smooth": 5.0,
-            "steep": 22.0,
-            "choose": 3.0,
+            "call": 1.1e5, "window": 8e4, "step": 7e4, "patch": 1.2, "plain": 1.4, "smooth": 7.0, "composed": 10.0,
+            "steep": 28.0, "choose": 3.0,
         },
     },
     "cuda": {
-        "chebyshev": {"call": 1e6, "bank": 6e5, "sample": 0.1, "basis": 0.02, "map": 0.02, "mac": 2e-4, "output": 0.01},
-        "tapwise": {
-            "call": 2e5,
-            "step": 2e5,
-            "patch": 0.02,
-            "plain": 0.04,
-            "smooth": 0.05,
-            "steep": 0.05,
-            "choose": 0.1,
+        "chebyshev": {
+            "call": 1e6, "bank": 6e5, "sample": 0.1, "basis": 0.02, "map": 0.02, "mac": 2e-4, "spectrum": 2e-2,
+            "output": 0.01,
         },
-        "fused": {"call": 4e5, "plain": 5e-4, "smooth": 2e-3, "steep": 3e-3, "choose": 2e-3},
+        "tapwise": {
+            "call": 2e5, "window": 4e5, "step": 2e5, "patch": 0.02, "plain": 0.04, "smooth": 0.05, "composed": 0.08,
+            "steep": 0.05, "choose": 0.1,
+        },
+        "fused": {"call": 4e5, "plain": 5e-4, "smooth": 2e-3, "composed": 4e-3, "steep": 3e-3, "choose": 2e-3},
     },
-}
+}  # fmt: skip
 """Nanoseconds by device type, kernel and amount."""
 
 
@@ -111,20 +111,27 @@ def amounts(
     if kernel == "fused":
         return {"call": float(len(call.blocks)), **values}
     batch, channels = x_shape[:2]
-    per_neuron, positions = math.prod(weight_shape[1:]), _positions(call, x_shape, weight_shape)
-    # a step is one tap of as many neurons as a block holds, of one sample and group
-    held = max(1, BLOCK // max(1, positions * weight_shape[1]))
-    per_window = sum(math.ceil(max(1, (b.stop - b.start) / call.groups) / held) for b in call.blocks)
-    windows = batch * call.groups * math.ceil(positions * weight_shape[1] / BLOCK)
-    taps = per_neuron // weight_shape[1]
-    steps, patch = windows * per_window * taps, batch * channels * taps * positions
-    return {"call": 1.0, "step": float(steps), "patch": float(patch), **values}
+    positions, inputs, taps = _positions(call, x_shape, weight_shape), weight_shape[1], math.prod(weight_shape[2:])
+    # cut as tapwise cuts it: windows of one sample and group, tiles of neurons that see one, and in those tap by tap
+    length = max(1, min(positions, tapwise.POSITIONS))
+    width = max(1, min(inputs, tapwise.VALUES // length))
+    windows = batch * call.groups * math.ceil(positions / length) * math.ceil(inputs / width)
+    most = max(1, tapwise.VALUES // (strategy(call.pool, taps).buffers * width * length))
+    tiles = sum(math.ceil((block.stop - block.start) / call.groups / most) for block in call.blocks)
+    patch = batch * channels * taps * positions
+    return {
+        "call": 1.0,
+        "window": float(windows),
+        "step": float(windows * tiles * taps),
+        "patch": float(patch),
+        **values,
+    }
 
 
 def _values(call: Call, x_shape: Sequence[int], weight_shape: Sequence[int]) -> Amounts:
     """Values of psi by their class, and those that a pool chooses among."""
     per_neuron = x_shape[0] * _positions(call, x_shape, weight_shape) * math.prod(weight_shape[1:])
-    found = {"plain": 0.0, "smooth": 0.0, "steep": 0.0, "choose": 0.0}
+    found = {"plain": 0.0, "smooth": 0.0, "composed": 0.0, "steep": 0.0, "choose": 0.0}
     for block in call.blocks:
         count = (block.stop - block.start) * per_neuron
         found[CLASSES.get(type(block.nodal).__name__, "smooth")] += count
@@ -139,13 +146,19 @@ def _expanded(
     batch, positions = x_shape[0], _positions(call, x_shape, weight_shape)
     inputs, per_neuron = math.prod(x_shape), math.prod(weight_shape[1:])
     found = {"call": 1.0, "bank": float(len(terms)), "map": float(inputs)}
-    found |= dict.fromkeys(("sample", "basis", "mac", "output"), 0.0)
+    found |= dict.fromkeys(("sample", "basis", "mac", "spectrum", "output"), 0.0)
     for members, neurons in terms:
+        maps = (batch, members * x_shape[1], *x_shape[2:])
+        kernel = (neurons, members * weight_shape[1], *weight_shape[2:])
         # convolutions compute eight neurons of a group at once
         wide = math.ceil(neurons / call.groups / 8) * 8 * call.groups
         found["sample"] += (members + 1) * neurons * per_neuron
         found["basis"] += members * inputs
-        found["mac"] += members * wide * per_neuron * batch * positions
+        if by_fourier(call, maps, kernel):
+            rows, columns = (fourier.fast_size(size) for size in x_shape[2:])
+            found["spectrum"] += batch * rows * (columns // 2 + 1) * neurons * members * x_shape[1]
+        else:
+            found["mac"] += members * wide * per_neuron * batch * positions
         found["output"] += batch * neurons * positions
     return found
 
