@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from onn_runner.compute import fourier, tapwise
+from onn_runner.compute import fourier
 from onn_runner.compute.base import Call
 from onn_runner.compute.correlation import by_fourier
-from onn_runner.compute.strategy import strategy
 
 CLEARLY = 0.7
 """Another kernel is clearly cheaper where its estimate is below this part: estimates are about so exact."""
+
+POSITIONS, VALUES = 1 << 12, 1 << 15
+"""About what tapwise computes at once, per tap."""
 
 CLASSES: Mapping[str, str] = {
     "Multiply": "plain",
@@ -113,10 +115,10 @@ def amounts(
     batch, channels = x_shape[:2]
     positions, inputs, taps = _positions(call, x_shape, weight_shape), weight_shape[1], math.prod(weight_shape[2:])
     # cut as tapwise cuts it: windows of one sample and group, tiles of neurons that see one, and in those tap by tap
-    length = max(1, min(positions, tapwise.POSITIONS))
-    width = max(1, min(inputs, tapwise.VALUES // length))
+    length = max(1, min(positions, POSITIONS))
+    width = max(1, min(inputs, VALUES // length))
     windows = batch * call.groups * math.ceil(positions / length) * math.ceil(inputs / width)
-    most = max(1, tapwise.VALUES // (strategy(call.pool, taps).buffers * width * length))
+    most = max(1, VALUES // ((4 if call.pool.name in SELECTING else 1) * width * length))
     tiles = sum(math.ceil((block.stop - block.start) / call.groups / most) for block in call.blocks)
     patch = batch * channels * taps * positions
     return {
