@@ -79,9 +79,11 @@ def _gradients(
     needs: tuple[bool, bool, bool],
 ) -> plain.Gradients:
     need_x, need_weight, need_bias = needs
-    to_bias = grad.sum((0, *range(2, grad.dim())))
+    # in float64: where psi hardly depends on x, this sum is what the gradient to the weights comes from
+    total = grad.sum((0, *range(2, grad.dim())), dtype=torch.float64)
+    to_bias = total.to(grad.dtype) if need_bias else None
     if not (need_x or need_weight):
-        return None, None, to_bias if need_bias else None
+        return None, None, to_bias
     scale = _scale(call, weight, gain)
     kept: list[Samples] = []
     weights, _ = kernels(call, expansion, weight, scale, kept if need_weight else None)
@@ -94,11 +96,11 @@ def _gradients(
         layer.pull_back(x[start:stop], grad[start:stop], into, to_weights)
     to_weight = None
     if to_weights is not None:
-        to_constants = to_bias.view(-1, *(1,) * len(call.stride))
+        to_constants = total.view(-1, *(1,) * len(call.stride))
         if call.transposed:
             to_constants = _per_tap(grad, x, weight, call)
         to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_constants, kept)
-    return to_x, to_weight, to_bias if need_bias else None
+    return to_x, to_weight, to_bias
 
 
 @dataclass(frozen=True)

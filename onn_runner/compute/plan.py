@@ -27,6 +27,10 @@ KEPT = 8
 SHRINKING = 4.0
 """A plan is left when values fall this far below its ranges: polynomials made for 1 are not as exact at 0.01."""
 SMALLEST = 1e-30
+SMOOTHER = 2.0
+"""A plan is left by batches whose standard deviation is that much smaller."""
+SEEN = 8192
+"""Inputs whose standard deviation is taken, evenly spread over a batch."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Plan:
     cheaper: bool = False
     """Whether the exact kernel takes clearly less, and serves."""
     size: int = 0
+    spread: float = 0.0
+    """The standard deviation of the inputs that it was made for."""
 
     @property
     def refused(self) -> bool:
@@ -75,6 +81,9 @@ class Plan:
         if not all(top / shrinking <= value <= top * growing for value, top in pairs):
             return False
         if not self.refused and not (self.low <= ranges.low and ranges.high <= self.high):
+            return False
+        # what is exact enough for contrasts need not be for the small differences of a smooth or dark batch
+        if ranges.spread * SMOOTHER < self.spread or (self.refused and self.spread * SMOOTHER < ranges.spread):
             return False
         # within a known bound the inputs may grow without leaving the interval
         rise = SHRINKING if bounded and not self.refused else growing
@@ -94,8 +103,10 @@ def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
     """The ranges of a call, read from the device at once."""
     low, high = x.detach().aminmax()
     tops = [weight.detach()[block.start : block.stop].abs().amax() for block in call.blocks]
-    values = torch.stack([low.to(weight.dtype), high.to(weight.dtype), *tops]).tolist()
-    return Ranges(tuple(values[2:]), values[0], values[1])
+    flat = x.detach().reshape(-1)
+    spread = flat[:: len(flat) // SEEN | 1].std(correction=0)
+    values = torch.stack([low.to(weight.dtype), high.to(weight.dtype), spread.to(weight.dtype), *tops]).tolist()
+    return Ranges(tuple(values[3:]), *values[:3])
 
 
 def find(
@@ -152,12 +163,13 @@ def make(
     try:
         accepted = shortest(call, x, weight, gain, ranges)
     except NoExpansionError as error:
-        return Plan(str(x.dtype), tops, grid(ranges.largest), *ends(call, ranges), False, [], str(error))
+        bounds = *ends(call, ranges), False
+        return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, [], str(error), spread=ranges.spread)
     interval = accepted.expansion.interval
     series = [[s.form, s.count] for s in accepted.expansion.series]
     mixes = [[mix.form, [list(row) for row in mix.rows]] for mix in accepted.expansion.mixes]
     bounds = interval.low, interval.high, accepted.expansion.centred
-    made = Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes)
+    made = Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes, spread=ranges.spread)
     return _weighed(made, call, x, weight)
 
 

@@ -33,11 +33,18 @@ class NoExpansionError(Exception):
 
 @dataclass(frozen=True)
 class Ranges:
-    """What a call's values span: max|w| of each block, min x and max x."""
+    """What a call's values span: max|w| of each block, min x and max x, and the standard deviation of x."""
 
     weights: tuple[float, ...]
     low: float
     high: float
+    deviation: float = math.inf
+    """Infinite where a plan may be used whatever it is."""
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation; a tiny one is as good as another."""
+        return max(self.deviation, 1e-3 * self.largest)
 
     @property
     def largest(self) -> float:
