@@ -90,11 +90,11 @@ class _Again(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, weight, grad, gain = ctx.saved_tensors
         call, expansion, needs = ctx.rule
-        leaves = [t for t, need in zip((x, weight, grad), ctx.needs_input_grad, strict=False) if need]
         again = torch.is_grad_enabled()
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+        with torch.enable_grad(), torch.autocast(ctx.saved_tensors[0].device.type, enabled=False):
+            x, weight, grad, gain = _aliases(*ctx.saved_tensors)
+            leaves = [t for t, need in zip((x, weight, grad), ctx.needs_input_grad, strict=False) if need]
             firsts = _gradients(call, x, weight, gain, expansion, grad, needs)
             pairs = [(f, g) for f, g in zip(firsts, grads, strict=True) if f is not None and g is not None]
             outputs, upstream = [f for f, _ in pairs if f.requires_grad], [g for f, g in pairs if f.requires_grad]
@@ -114,11 +114,17 @@ def _gradients(
     needs: tuple[bool, bool, bool],
 ) -> Gradients:
     """The same, composed of differentiable operations."""
+    x, weight = _aliases(x, weight)
     wanted = [t for t, need in zip((x, weight), needs, strict=False) if need]
     y = expanded(call, x, weight, gain, None, expansion)
     found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True, materialize_grads=True) if wanted else ())
     to_x, to_weight = (next(found) if need else None for need in needs[:2])
     return to_x, to_weight, grad.sum((0, *range(2, grad.dim()))) if needs[2] else None
+
+
+def _aliases(*tensors: Any) -> list[Any]:
+    """The same tensors as others: derivatives by these follow no path through what they were computed from."""
+    return [None if t is None else t.view_as(t) for t in tensors]
 
 
 def _scale(call: Call, weight: Tensor, gain: Tensor | None) -> Tensor:
