@@ -23,12 +23,12 @@ from onn_runner.compute.basis import Interval
 from onn_runner.compute.expansion import Expansion, Mix, Series, banks
 from onn_runner.compute.shortest import NoExpansionError, Ranges, ends, grid, shortest
 
-KEPT = 8
+KEPT = 16
 SHRINKING = 4.0
 """A plan is left when values fall this far below its ranges: polynomials made for 1 are not as exact at 0.01."""
 SMALLEST = 1e-30
-SMOOTHER = 2.0
-"""A plan is left by batches whose standard deviation is that much smaller."""
+CONTRAST = 2.0
+"""A plan is left by batches whose standard deviation is that many times smaller or larger."""
 SEEN = 8192
 """Inputs whose standard deviation is taken, evenly spread over a batch."""
 
@@ -63,8 +63,8 @@ class Plan:
     cheaper: bool = False
     """Whether the exact kernel takes clearly less, and serves."""
     size: int = 0
-    spread: float = 0.0
-    """The standard deviation of the inputs that it was made for."""
+    spread: float = math.inf
+    """The standard deviation of the inputs that it was made for; infinite where they were of many kinds."""
 
     @property
     def refused(self) -> bool:
@@ -83,7 +83,7 @@ class Plan:
         if not self.refused and not (self.low <= ranges.low and ranges.high <= self.high):
             return False
         # what is exact enough for contrasts need not be for the small differences of a smooth or dark batch
-        if ranges.spread * SMOOTHER < self.spread or (self.refused and self.spread * SMOOTHER < ranges.spread):
+        if not self.spread / CONTRAST <= ranges.spread <= self.spread * CONTRAST:
             return False
         # within a known bound the inputs may grow without leaving the interval
         rise = SHRINKING if bounded and not self.refused else growing
@@ -103,10 +103,14 @@ def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
     """The ranges of a call, read from the device at once."""
     low, high = x.detach().aminmax()
     tops = [weight.detach()[block.start : block.stop].abs().amax() for block in call.blocks]
-    flat = x.detach().reshape(-1)
-    spread = flat[:: len(flat) // SEEN | 1].std(correction=0)
-    values = torch.stack([low.to(weight.dtype), high.to(weight.dtype), spread.to(weight.dtype), *tops]).tolist()
+    values = torch.stack([value.to(weight.dtype) for value in (low, high, deviation(x), *tops)]).tolist()
     return Ranges(tuple(values[3:]), *values[:3])
+
+
+def deviation(x: Tensor) -> Tensor:
+    """The standard deviation of about SEEN values."""
+    flat = x.detach().reshape(-1)
+    return flat[:: len(flat) // SEEN | 1].std(correction=0)
 
 
 def find(

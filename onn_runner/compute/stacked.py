@@ -12,7 +12,7 @@ from onn_runner.compute import plain, plan, reference, transforms
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.choice import check, refuse
 from onn_runner.compute.expansion import Expansion
-from onn_runner.compute.geometry import pool_factor, taps
+from onn_runner.compute.geometry import output_size, pool_factor, taps
 from onn_runner.compute.shortest import Ranges
 from onn_runner.compute.spot import errors, exact
 from onn_runner.compute.truncation import PRECISIONS
@@ -31,7 +31,9 @@ def run(
 ) -> Tensor:  # [B, O, *S']
     """By a remembered plan that covers the whole stack, or a new one; under any transforms, to any order."""
     requested = check(memory.requested)
-    if requested not in ("auto", "chebyshev") or refuse(requested, call) is not None or x.shape[0] == 0:
+    if x.shape[0] == 0:
+        return x.new_zeros((0, weight.shape[0], *output_size(call, x, weight)))
+    if requested not in ("auto", "chebyshev") or refuse(requested, call) is not None:
         return reference.run(call, x, weight, gain, bias, memory)
     choice = _find(call, x, weight, gain, memory)
     if choice.expansion is None:
@@ -57,11 +59,12 @@ def _find(call: Call, x: Tensor, weight: Tensor, gain: Tensor | None, memory: Me
         for key in ("stacked", "train") if memory.training else ("stacked", "train", "evaluation"):
             for stored in memory.plans.get(key, []):
                 known = plan.Plan(**stored)
-                if all(known.covers(ranges, x.dtype, bounded) for ranges in (largest, smallest)):
+                wanted = (largest,) if known.refused else (largest, smallest)
+                if all(known.covers(ranges, x.dtype, bounded) for ranges in wanted):
                     return known.choice()
         made = _make(call, xs, weights, gains, largest)
-        if not made.covers(smallest, x.dtype, bounded):
-            return plan.Choice(None, "the weights of the stacked models are of too different sizes for one expansion")
+        if not (made.refused or made.covers(smallest, x.dtype, bounded)):
+            made = _refusal(made, "the weights of the stacked models are of too different sizes for one expansion")
     memory.plans["stacked"] = [*memory.plans.get("stacked", []), asdict(made)][-plan.KEPT :]
     return made.choice()
 
@@ -75,9 +78,9 @@ def _measure(call: Call, xs: Tensor, weights: Tensor) -> tuple[Ranges, Ranges]:
     """The ranges of all elements together, and those with each block's smallest max|w|; read at once."""
     tops = torch.stack([weights[:, b.start : b.stop].abs().flatten(1).amax(1) for b in call.blocks])
     low, high = xs.aminmax()
-    values = torch.cat([torch.stack([low, high]).to(tops.dtype), tops.amax(1), tops.amin(1)]).tolist()
-    count = len(call.blocks)
-    return Ranges(tuple(values[2 : 2 + count]), *values[:2]), Ranges(tuple(values[2 + count :]), *values[:2])
+    inputs = torch.stack([low, high, plan.deviation(xs)]).to(tops.dtype)
+    span, largest, smallest = (part.tolist() for part in (inputs, tops.amax(1), tops.amin(1)))
+    return Ranges(tuple(largest), *span), Ranges(tuple(smallest), *span)
 
 
 def _make(call: Call, xs: Tensor, weights: Tensor, gains: Tensor | None, ranges: Ranges) -> plan.Plan:
@@ -101,8 +104,12 @@ def _make(call: Call, xs: Tensor, weights: Tensor, gains: Tensor | None, ranges:
         assert weight is not None
         if not _holds(call, x, weight, gain, expansion):
             reason = f"{made.reason} in one of the stacked models, but not in all of them"
-            return replace(made, series=[], mixes=[], costs="", cheaper=False, reason=reason)
+            return _refusal(made, reason)
     return made
+
+
+def _refusal(made: plan.Plan, reason: str) -> plan.Plan:
+    return replace(made, series=[], mixes=[], costs="", cheaper=False, reason=reason)
 
 
 def _holds(call: Call, x: Tensor, weight: Tensor, gain: Tensor | None, expansion: Expansion) -> bool:
