@@ -83,6 +83,24 @@ def _ends(spec: LayerSpec) -> tuple[list[int], list[int], list[int]]:
     return before, behind, [first - min(last, first) for first, last in amounts]
 
 
+def autocast_dtype(x: Tensor, weight: Tensor) -> torch.dtype | None:
+    """What autocast has a convolution computed in; None where it is off or leaves double precision alone."""
+    device = x.device.type
+    if not torch.is_autocast_enabled(device) or torch.float64 in (x.dtype, weight.dtype):
+        return None
+    return torch.get_autocast_dtype(device)
+
+
+def at_least_single(x: Tensor) -> Tensor:
+    """x in single precision, or in its own where that is better."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def transforming() -> bool:
+    """Whether a transform of torch.func (vmap, grad, jvp) is at work, which needs operations that it knows."""
+    return bool(torch._C._are_functorch_transforms_active())  # torch tells it nowhere else
+
+
 class SpatialLayer(Layer):
     """Checks, padding and activation, which all kinds share; a kind adds `respond`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,72 +11,10 @@ from torch import Tensor, nn
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.model import activation, padding
 from onn_runner.model.base import LayerFacts, LayerSpec
-from onn_runner.model.conv import (
-    SpatialLayer,
-    UnboundedInputWarning,
-    convolve,
-    convolve_backward,
-    fill_uniform,
-    input_moments,
-)
+from onn_runner.model.conv import SpatialLayer, UnboundedInputWarning, convolve, fill_uniform, input_moments
+from onn_runner.model.powers import convolve_powers
 
 INITIALISATIONS = ("calibrated", "fastonn")
-
-
-def powers(
-    x: Tensor,  # [B, C, *S]
-    q: int,
-    *,
-    groups: int = 1,
-) -> Tensor:  # [B, G Q C/G, *S]
-    """x, x^2 .. x^q of each group's channels, group by group: a grouped convolution sees its own channels only."""
-    grouped = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
-    terms = [grouped]
-    for _ in range(q - 1):
-        terms.append(terms[-1] * grouped)
-    return torch.cat(terms, dim=2).flatten(1, 2)
-
-
-class _PowerConvolution(torch.autograd.Function):
-    """The convolution over the powers, which keeps x and the weights and recomputes the powers in backward."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, q: int, spec: LayerSpec, dtype: torch.dtype
-    ) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.q, ctx.spec, ctx.dtype = q, spec, dtype
-        with torch.autocast(x.device.type, enabled=False):
-            return convolve(
-                powers(x, q, groups=spec.groups).to(dtype), weight.to(dtype), spec=spec, bias=bias.to(dtype)
-            )
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        x, weight = ctx.saved_tensors
-        q, spec = ctx.q, ctx.spec
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        with torch.autocast(x.device.type, enabled=False):
-            terms = powers(x, q, groups=spec.groups).to(ctx.dtype)
-            grad_terms, grad_weight = convolve_backward(
-                grad.to(ctx.dtype), terms, weight.to(ctx.dtype), spec=spec, needs=(needs_x, needs_weight)
-            )
-            grad_x = None if grad_terms is None else _through_powers(grad_terms.to(x.dtype), x, q, spec.groups)
-            grad_bias = grad.to(weight.dtype).flatten(2).sum((0, 2)) if needs_bias else None
-        grad_weight = None if grad_weight is None else grad_weight.to(weight.dtype)
-        return grad_x, grad_weight, grad_bias, None, None, None
-
-
-def _through_powers(grad_terms: Tensor, x: Tensor, q: int, groups: int) -> Tensor:
-    """sum_q q x^(q-1) g_q, by Horner's rule from the highest power down."""
-    inputs = x.shape[1] // groups
-    parts = grad_terms.reshape(x.shape[0], groups, q, inputs, *x.shape[2:]).unbind(2)
-    grouped = x.reshape(x.shape[0], groups, inputs, *x.shape[2:])
-    total = q * parts[-1]
-    for power in range(q - 1, 0, -1):
-        total = total * grouped + power * parts[power - 1]
-    return total.reshape(x.shape)
 
 
 class SelfONNLayer(SpatialLayer):
@@ -126,11 +63,7 @@ class SelfONNLayer(SpatialLayer):
     def respond(self, x: Tensor) -> Tensor:
         if self.q == 1:
             return convolve(x, self.weight, spec=self.spec, bias=self.bias)
-        device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
-        result: Tensor = _PowerConvolution.apply(x, self.weight, self.bias, self.q, self.spec, dtype)
-        return result
+        return convolve_powers(x, self.weight, self.bias, q=self.q, spec=self.spec)
 
     @torch.no_grad()
     def load_first_order(self, weight: Tensor, bias: Tensor | None = None) -> None:

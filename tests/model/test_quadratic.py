@@ -160,7 +160,7 @@ def test_branch_norms_and_output_norm(definition: Any) -> None:
     assert isinstance(output.output_norm, nn.Identity)
     normed = {form for form in TYPES if not isinstance(Quadratic(form)(definition.spec()).output_norm, nn.Identity)}
     assert normed == {"t2", "t3", "t4"}
-    assert Quadratic("t4")(definition.spec()).facts().reason == "2 of them, then a batch norm"
+    assert Quadratic("t4")(definition.spec()).facts().reason == "2 of them, then a batch norm; recompute: keeps x only"
     assert Quadratic("t3", norm="batch")(definition.spec(kernel_size=(3,)))(torch.rand(2, 4, 5)).shape == (2, 4, 5)
 
 
