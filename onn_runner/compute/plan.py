@@ -28,9 +28,11 @@ SHRINKING = 4.0
 """A plan is left when values fall this far below its ranges: polynomials made for 1 are not as exact at 0.01."""
 SMALLEST = 1e-30
 CONTRAST = 2.0
-"""A plan is left by batches whose standard deviation is that many times smaller or larger."""
+"""A plan is left by batches whose standard deviation is that many times smaller or larger, or whose mean is so many
+standard deviations away.
+"""
 SEEN = 8192
-"""Inputs whose standard deviation is taken, evenly spread over a batch."""
+"""Inputs whose mean and standard deviation are taken, evenly spread over a batch."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Plan:
     size: int = 0
     spread: float = math.inf
     """The standard deviation of the inputs that it was made for; infinite where they were of many kinds."""
+    mean: float = 0.0
 
     @property
     def refused(self) -> bool:
@@ -85,6 +88,8 @@ class Plan:
         # what is exact enough for contrasts need not be for the small differences of a smooth or dark batch
         if not self.spread / CONTRAST <= ranges.spread <= self.spread * CONTRAST:
             return False
+        if abs(ranges.mean - self.mean) > CONTRAST * self.spread:
+            return False
         # within a known bound the inputs may grow without leaving the interval
         rise = SHRINKING if bounded and not self.refused else growing
         return self.largest / shrinking <= ranges.largest <= self.largest * rise
@@ -103,14 +108,15 @@ def measure(call: Call, x: Tensor, weight: Tensor) -> Ranges:
     """The ranges of a call, read from the device at once."""
     low, high = x.detach().aminmax()
     tops = [weight.detach()[block.start : block.stop].abs().amax() for block in call.blocks]
-    values = torch.stack([value.to(weight.dtype) for value in (low, high, deviation(x), *tops)]).tolist()
-    return Ranges(tuple(values[3:]), *values[:3])
+    values = torch.stack([value.to(weight.dtype) for value in (low, high, *moments(x), *tops)]).tolist()
+    return Ranges(tuple(values[4:]), *values[:4])
 
 
-def deviation(x: Tensor) -> Tensor:
-    """The standard deviation of about SEEN values."""
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean of about SEEN values."""
     flat = x.detach().reshape(-1)
-    return flat[:: len(flat) // SEEN | 1].std(correction=0)
+    found: tuple[Tensor, Tensor] = torch.std_mean(flat[:: len(flat) // SEEN | 1], correction=0)
+    return found
 
 
 def find(
@@ -168,12 +174,24 @@ def make(
         accepted = shortest(call, x, weight, gain, ranges)
     except NoExpansionError as error:
         bounds = *ends(call, ranges), False
-        return Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, [], str(error), spread=ranges.spread)
+        return Plan(
+            str(x.dtype), tops, grid(ranges.largest), *bounds, [], str(error), spread=ranges.spread, mean=ranges.mean
+        )
     interval = accepted.expansion.interval
     series = [[s.form, s.count] for s in accepted.expansion.series]
     mixes = [[mix.form, [list(row) for row in mix.rows]] for mix in accepted.expansion.mixes]
     bounds = interval.low, interval.high, accepted.expansion.centred
-    made = Plan(str(x.dtype), tops, grid(ranges.largest), *bounds, series, accepted.reason, mixes, spread=ranges.spread)
+    made = Plan(
+        str(x.dtype),
+        tops,
+        grid(ranges.largest),
+        *bounds,
+        series,
+        accepted.reason,
+        mixes,
+        spread=ranges.spread,
+        mean=ranges.mean,
+    )
     return _weighed(made, call, x, weight)
 
 

@@ -33,13 +33,14 @@ class NoExpansionError(Exception):
 
 @dataclass(frozen=True)
 class Ranges:
-    """What a call's values span: max|w| of each block, min x and max x, and the standard deviation of x."""
+    """What a call's values span: max|w| of each block, min x and max x, and the standard deviation and mean of x."""
 
     weights: tuple[float, ...]
     low: float
     high: float
     deviation: float = math.inf
     """Infinite where a plan may be used whatever it is."""
+    mean: float = 0.0
 
     @property
     def spread(self) -> float:

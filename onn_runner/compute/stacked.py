@@ -77,10 +77,11 @@ def _distinct(stack: Tensor) -> Tensor:
 def _measure(call: Call, xs: Tensor, weights: Tensor) -> tuple[Ranges, Ranges]:
     """The ranges of all elements together, and those with each block's smallest max|w|; read at once."""
     tops = torch.stack([weights[:, b.start : b.stop].abs().flatten(1).amax(1) for b in call.blocks])
-    low, high = xs.aminmax()
-    inputs = torch.stack([low, high, plan.deviation(xs)]).to(tops.dtype)
-    span, largest, smallest = (part.tolist() for part in (inputs, tops.amax(1), tops.amin(1)))
-    return Ranges(tuple(largest), *span), Ranges(tuple(smallest), *span)
+    inputs = torch.stack([*xs.aminmax(), *plan.moments(xs)]).to(tops.dtype)
+    low, high, deviation, *reached = torch.cat([inputs, tops.amax(1), tops.amin(1)]).tolist()
+    count = len(call.blocks)
+    largest = Ranges(tuple(reached[:count]), low, high, deviation)
+    return largest, replace(largest, weights=tuple(reached[count:]))
 
 
 def _make(call: Call, xs: Tensor, weights: Tensor, gains: Tensor | None, ranges: Ranges) -> plan.Plan:
