@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -91,9 +93,15 @@ def autocast_dtype(x: Tensor, weight: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(device)
 
 
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Autocast off; nothing where it is off anyway, so that exported graphs show nothing of it."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
 def at_least_single(x: Tensor) -> Tensor:
     """x in single precision, or in its own where that is better."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def transforming() -> bool:

@@ -9,7 +9,14 @@ from torch import Tensor
 
 from onn_runner.model import tiles
 from onn_runner.model.base import LayerSpec
-from onn_runner.model.conv import at_least_single, autocast_dtype, convolve, convolve_backward, transforming
+from onn_runner.model.conv import (
+    at_least_single,
+    autocast_dtype,
+    convolve,
+    convolve_backward,
+    transforming,
+    without_autocast,
+)
 
 
 def convolve_powers(
@@ -45,7 +52,7 @@ def powers(
 
 
 def _composed(x: Tensor, weight: Tensor, bias: Tensor, q: int, spec: LayerSpec, dtype: torch.dtype) -> Tensor:
-    with torch.autocast(x.device.type, enabled=False):
+    with without_autocast(x):
         terms = powers(at_least_single(x), q, groups=spec.groups).to(dtype)
         return convolve(terms, weight.to(dtype), spec=spec, bias=bias.to(dtype))
 
@@ -79,7 +86,7 @@ class _PowerConvolution(torch.autograd.Function):
                 return x[:, :0]
             return _through_powers(grad_terms.to(base.dtype), base, ctx.q, ctx.spec.groups).to(x.dtype)
 
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             grad_x = None
             if needs_x or needs_weight:
                 grad_x = tiles.apply(grad_of, x, grad, at_once=tiles.samples(x))

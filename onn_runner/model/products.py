@@ -15,7 +15,7 @@ from torch import Tensor
 
 from onn_runner.model import tiles
 from onn_runner.model.base import LayerSpec
-from onn_runner.model.conv import at_least_single, autocast_dtype, convolve, convolve_backward
+from onn_runner.model.conv import at_least_single, autocast_dtype, convolve, convolve_backward, without_autocast
 
 Statistics = tuple[Tensor, Tensor]
 
@@ -109,7 +109,7 @@ class _Products(torch.autograd.Function):
                 results[name] = z
             return _combined(results, own.base)
 
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             y = tiles.apply(respond, x, at_once=_at_once(x, form))
         ctx.form, ctx.dtype, ctx.counts = form, dtype, (len(kept), len(used))
         ctx.save_for_backward(x, *kept, *used, *flat)
@@ -127,7 +127,7 @@ class _Products(torch.autograd.Function):
         run = _Backward(form, Operands.of(flat, form), Operands.of(ctx.needs_input_grad[2:], form), ctx.dtype)
         run.needs_x = ctx.needs_input_grad[0]
         run.statistics = dict(zip(form.branches, zip(used[::2], used[1::2], strict=True), strict=bool(used)))
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             grad_x = run(x, grads[0], kept)
         return grad_x if run.needs_x else None, None, *run.of_operands()
 

@@ -20,6 +20,7 @@ from onn_runner.model.conv import (
     fill_uniform,
     input_moments,
     transforming,
+    without_autocast,
 )
 from onn_runner.model.products import Form, Operands, products
 
@@ -140,7 +141,7 @@ class QuadraticLayer(SpatialLayer):
         """One convolution in single precision or better, since products overflow half precision at 256 x 256."""
         weight = self.weight_of(branch)
         if branch == "square":
-            with torch.autocast(x.device.type, enabled=False):
+            with without_autocast(x):
                 y = convolve(at_least_single(x).square(), at_least_single(weight), spec=self.spec)
         else:
             y = at_least_single(convolve(x, weight, spec=self.spec))
