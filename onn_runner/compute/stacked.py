@@ -13,7 +13,6 @@ from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.choice import check, refuse
 from onn_runner.compute.expansion import Expansion
 from onn_runner.compute.geometry import output_size, pool_factor, taps
-from onn_runner.compute.shortest import Ranges
 from onn_runner.compute.spot import errors, exact
 from onn_runner.compute.truncation import PRECISIONS
 
@@ -50,7 +49,10 @@ def _find(call: Call, x: Tensor, weight: Tensor, gain: Tensor | None, memory: Me
         xs, weights, gains = (None if t is None else _distinct(t) for t in transforms.stacks(x, weight, gain))
         assert xs is not None
         assert weights is not None
-        largest, smallest = _measure(call, xs, weights)
+        sizes = torch.stack([weights[:, b.start : b.stop].abs().flatten(1).amax(1) for b in call.blocks])
+        weight = _collected(call, weights, sizes, largest=True)
+        largest = plan.measure(call, xs, weight)
+        smallest = plan.measure(call, xs, _collected(call, weights, sizes, largest=False))
         if not largest.finite():
             return plan.Choice(None, "inputs or weights are not finite")
         if largest.largest < plan.SMALLEST:
@@ -62,7 +64,11 @@ def _find(call: Call, x: Tensor, weight: Tensor, gain: Tensor | None, memory: Me
                 wanted = (largest,) if known.refused else (largest, smallest)
                 if all(known.covers(ranges, x.dtype, bounded) for ranges in wanted):
                     return known.choice()
-        made = _make(call, xs, weights, gains, largest)
+        gain = None if gains is None else _collected(call, gains, sizes, largest=True)
+        made = plan.make(call, xs[xs.flatten(1).abs().amax(1).argmax()], weight, gain, largest)
+        expansion = made.choice().expansion
+        if expansion is not None and not _hold(call, xs, weights, gains, expansion):
+            made = _refusal(made, f"{made.reason} in one of the stacked models, but not in all of them")
         if not (made.refused or made.covers(smallest, x.dtype, bounded)):
             made = _refusal(made, "the weights of the stacked models are of too different sizes for one expansion")
     memory.plans["stacked"] = [*memory.plans.get("stacked", []), asdict(made)][-plan.KEPT :]
@@ -74,39 +80,23 @@ def _distinct(stack: Tensor) -> Tensor:
     return stack[:1] if stack.stride(0) == 0 else stack
 
 
-def _measure(call: Call, xs: Tensor, weights: Tensor) -> tuple[Ranges, Ranges]:
-    """The ranges of all elements together, and those with each block's smallest max|w|; read at once."""
-    tops = torch.stack([weights[:, b.start : b.stop].abs().flatten(1).amax(1) for b in call.blocks])
-    inputs = torch.stack([*xs.aminmax(), *plan.moments(xs)]).to(tops.dtype)
-    low, high, deviation, *reached = torch.cat([inputs, tops.amax(1), tops.amin(1)]).tolist()
-    count = len(call.blocks)
-    largest = Ranges(tuple(reached[:count]), low, high, deviation)
-    return largest, replace(largest, weights=tuple(reached[count:]))
+def _collected(call: Call, stack: Tensor, sizes: Tensor, *, largest: bool) -> Tensor:
+    """Of a stack [N, O, ...] the block's part of the element where `sizes` [blocks, N] is largest, or smallest."""
+    where = sizes.argmax(1) if largest else sizes.argmin(1)
+    if len(stack) == 1:
+        return stack[0]
+    return torch.cat([stack[n, b.start : b.stop] for n, b in zip(where, call.blocks, strict=True)])
 
 
-def _make(call: Call, xs: Tensor, weights: Tensor, gains: Tensor | None, ranges: Ranges) -> plan.Plan:
-    """A plan from the largest weights of each block and the element with the largest input, checked on others."""
-    biggest = xs[xs.flatten(1).abs().amax(1).argmax()]
-    parts, scales = [], []
-    for block in call.blocks:
-        own = slice(block.start, block.stop)
-        where = weights[:, own].abs().flatten(1).amax(1).argmax()
-        parts.append(weights[where, own])
-        scales.append(None if gains is None else gains[where if len(gains) > 1 else 0, own])
-    gain = None if gains is None else torch.cat([scale for scale in scales if scale is not None])
-    made = plan.make(call, biggest, torch.cat(parts), gain, ranges)
-    expansion = made.choice().expansion
-    if expansion is None:
-        return made
+def _hold(call: Call, xs: Tensor, weights: Tensor, gains: Tensor | None, expansion: Expansion) -> bool:
+    """Whether the elements, CHECKED of them, are as exact as a plan has to be."""
     count = max(len(t) for t in (xs, weights, gains) if t is not None)
     for index in range(0, count, math.ceil(count / CHECKED)):
-        x, weight, gain = (None if t is None else t[index if len(t) > 1 else 0] for t in (xs, weights, gains))
-        assert x is not None
-        assert weight is not None
+        x, weight = (t[index if len(t) > 1 else 0] for t in (xs, weights))
+        gain = None if gains is None else gains[index if len(gains) > 1 else 0]
         if not _holds(call, x, weight, gain, expansion):
-            reason = f"{made.reason} in one of the stacked models, but not in all of them"
-            return _refusal(made, reason)
-    return made
+            return False
+    return True
 
 
 def _refusal(made: plan.Plan, reason: str) -> plan.Plan:
