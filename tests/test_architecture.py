@@ -45,7 +45,7 @@ SAME_PLACE = [
 ONLY_IN = {
     "hydra": ("experiment.py", "cli/"),
     "omegaconf": ("experiment.py", "cli/"),
-    "triton": ("compute/fused.py",),
+    "triton": ("compute/fused/",),
     "typer": ("cli/",),
 }
 """Package -> the places that may import it."""
