@@ -1,6 +1,7 @@
 """Plans: found once, left when ranges are, the same after a checkpoint, untouched by evaluation."""
 
 import io
+import re
 
 import pytest
 import torch
@@ -36,12 +37,55 @@ def test_grid():
     assert grid(0.0) == 0
 
 
-def test_reason_tells_terms_ranges_and_error(case):
+def test_reason_tells_terms_ranges_error_and_costs(case):
     memory = case([ops.Sine()], bound=(-1.0, 1.0)).check("auto")
-    assert memory.reason.startswith("7 terms, |w| <= 3.36, |x| <= 1, error ")
+    assert re.fullmatch(
+        r"\d terms, \|w\| <= 3.36, \|x\| <= 1, error \de-07, est. [\d.]+ ms against [\d.]+ ms tapwise", memory.reason
+    )
     memory = case(MIXED).check("auto")
-    assert memory.reason.startswith("sine 7 + exponential ")
-    assert "multiply 1 terms, |w| <= 3.36" in memory.reason
+    assert re.match(r"\d+ terms \(\d+ odd, \d+ even\), \|w\| <= 3.36, \|x\| <= 1, error ", memory.reason)
+
+
+TINY = {"channels": (1, 1), "kernel": (1, 1), "size": (2, 3), "batch": 1}
+
+
+def test_the_exact_kernel_serves_where_it_is_clearly_cheaper(case, made):
+    layer = case([ops.Gaussian()], **TINY)
+    memory = layer.check("auto")
+    assert memory.chosen == "tapwise"
+    assert re.fullmatch(
+        r"exact and faster than \d+ terms, .*, est. [\d.]+ ms against [\d.]+ ms chebyshev", memory.reason
+    )
+    # by name the expansion serves, with the same plan
+    memory.requested = "chebyshev"
+    layer.check("chebyshev", memory=memory)
+    assert memory.chosen == "chebyshev"
+    assert len(made) == 1
+
+
+def test_what_is_cheaper_is_weighed_again_for_larger_batches(case, made):
+    small = case([ops.Gaussian()], **TINY)
+    large = case([ops.Gaussian()], **{**TINY, "size": (200, 200), "batch": 8})
+    for layer in (small, large):
+        # so that one plan covers both
+        layer.weight, layer.x = torch.ones(1, 1, 1, 1), layer.x.clamp(-0.5, 0.5)
+        layer.x[0, 0, 0, :2] = torch.tensor([0.5, -0.5])
+    memory = Memory()
+    chosen = []
+    for layer in (small, large, small):
+        compute.run(layer.call, layer.x, layer.weight, None, None, memory)
+        chosen.append(memory.chosen)
+    assert len(made) == 1
+    assert chosen == ["tapwise", "chebyshev", "tapwise"]
+
+
+def test_plans_of_earlier_versions_are_understood(case):
+    layer = case([ops.Sine()])
+    memory = layer.run("auto").memory
+    (stored,) = memory.plans["train"]
+    memory.plans["train"] = [{k: v for k, v in stored.items() if k not in ("mixes", "costs", "cheaper", "size")}]
+    layer.check("auto", memory=memory)
+    assert memory.chosen == "chebyshev"
 
 
 def test_one_plan_serves_many_steps(case, made):
@@ -55,15 +99,15 @@ def test_one_plan_serves_many_steps(case, made):
 
 
 @pytest.mark.parametrize("nodal", [ops.Sine(), ops.Multiply()], ids=["sine", "mul"])
-def test_a_plan_serves_inputs_whose_common_part_cancels(case, made, nodal):
+def test_inputs_whose_common_part_cancels(case, made, nodal):
     layer = case([nodal], reach=0.5, channels=(4, 8), size=(16, 16))
     layer.bias.zero_()
     memory = layer.check("auto")
-    # within the ranges, but far from zero, and neurons that see differences only
+    # within the ranges, but far from zero, and neurons that see differences only: another plan
     layer.x = 0.8 + 0.1 * layer.x
     layer.weight = 0.8 * (layer.weight - layer.weight.mean((1, 2, 3), keepdim=True))
     layer.check("auto", memory=memory)
-    assert len(made) == 1
+    assert len(made) == 2
 
 
 def test_a_known_bound_needs_no_new_plan(case, made):
