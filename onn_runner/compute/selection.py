@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, reduce
 from typing import Literal
 
 import torch
@@ -52,11 +52,7 @@ def select(values: Sequence[Tensor], rank: int) -> Tensor:
     """The rank-th smallest (from 0) of the tensors; NaN where one of them is NaN."""
     count = len(values)
     if rank in (0, count - 1):
-        extreme = torch.minimum if rank == 0 else torch.maximum
-        best = values[0]
-        for value in values[1:]:
-            best = extreme(best, value)
-        return best
+        return reduce(torch.minimum if rank == 0 else torch.maximum, values)
     steps, last = network(count, rank)
     wires = list(values)
     for i, j, outputs in steps:
@@ -70,11 +66,43 @@ def select(values: Sequence[Tensor], rank: int) -> Tensor:
 
 def index_of(best: Tensor, values: Sequence[Tensor]) -> Tensor:
     """The first t with values[t] == best, as uint8 (int16 beyond 256 tensors); 0 where there is none (NaN)."""
-    kind = torch.uint8 if len(values) <= 256 else torch.int16
-    # float masks and lerp: boolean ones take three times as long
-    found = torch.zeros_like(best)
-    mask = torch.empty_like(best)
-    for t, value in reversed([*enumerate(values)]):
+    found, mask = torch.zeros_like(best), torch.empty_like(best)
+    for number, value in reversed([*zip(_numbers(len(values), best), values, strict=True)]):
         torch.eq(value, best, out=mask)
-        found = torch.lerp(found, mask.new_tensor(float(t)).expand_as(mask), mask, out=found)
-    return found.to(kind)
+        torch.lerp(found, number, mask, out=found)
+    return found.to(torch.uint8 if len(values) <= 256 else torch.int16)
+
+
+def choose(
+    values: Iterable[Tensor],  # `count` of them
+    count: int,
+    rank: int,
+    chosen: Tensor | None,  # like one of them, of integers
+) -> Tensor:
+    """`select`, with `chosen` filled with the first t that has that value; with any t where it is NaN.
+
+    The largest and the smallest are found one value after another: three tensors are held.
+    """
+    if rank not in (0, count - 1):
+        values = [*values]
+        best = select(values, rank)
+        if chosen is not None:
+            chosen.copy_(index_of(best, values))
+        return best
+    better, extreme = (torch.gt, torch.maximum) if rank else (torch.lt, torch.minimum)
+    if chosen is None:
+        return reduce(extreme, values)
+    rest = iter(values)
+    best = next(rest)
+    found, mask = torch.zeros_like(best), torch.empty_like(best)
+    for number, value in zip(_numbers(count, best)[1:], rest, strict=True):
+        better(value, best, out=mask)
+        best = extreme(best, value)
+        torch.lerp(found, number, mask, out=found)
+    chosen.copy_(found)
+    return best
+
+
+def _numbers(count: int, like: Tensor) -> tuple[Tensor, ...]:
+    """0 to count - 1 as floats: float masks and lerp, since boolean masks take many times as long."""
+    return torch.arange(count, dtype=like.dtype, device=like.device).unbind()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import torch
 from torch import Tensor
 
+from onn_runner.compute.forms import form
 from onn_runner.compute.geometry import pool_factor
-from onn_runner.compute.selection import index_of, select
+from onn_runner.compute.selection import choose
 from onn_runner.ops.base import Nodal, Pool
+
+TOGETHER = 4
+"""Values of psi that are summed in their own precision before they enter the total in float64."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,13 @@ class Summed(Strategy):
         return values.sum(0) * self.factor
 
     def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
-        total = seen.new_zeros((w.shape[1], *seen.shape[1:]), dtype=torch.float64)
-        for pair in zip(w, seen, strict=True):
-            total += nodal(*pair)
-        return total.sum(1) * self.factor
+        size = torch.broadcast_shapes(w.shape[1:], seen.shape[1:])
+        total = seen.new_zeros((size[0], size[2]), dtype=torch.float64)
+        for start in range(0, len(w), TOGETHER):
+            some = slice(start, start + TOGETHER)
+            part = reduce(torch.add, map(nodal, w[some], seen[some])).expand(size)
+            total += part[:, 0] if size[1] == 1 else part.sum(1, dtype=torch.float64)
+        return total * self.factor if self.factor != 1 else total
 
     def pull_back(
         self,
@@ -79,8 +87,15 @@ class Summed(Strategy):
     ) -> Tensor:
         grad = upstream * self.factor if self.factor != 1 else upstream
         to_w = torch.empty_like(w)
-        for tap, pair in enumerate(zip(w, seen, strict=True)):
-            to_w[tap], found = _slopes(nodal, *pair, grad)
+        known = form(nodal)
+        for tap, (one_w, one_seen) in enumerate(zip(w, seen, strict=True)):
+            if known is None:
+                to_w[tap], found = _slopes(nodal, one_w, one_seen, grad)
+            else:
+                z = one_w * one_seen
+                slope = (known.slope(nodal, z) * grad).expand(z.shape).transpose(0, 1)  # [c, o, L]
+                to_w[tap] = torch.bmm(slope, one_seen[..., None]).transpose(0, 1)
+                found = torch.bmm(one_w.permute(1, 2, 0), slope)[:, 0]
             to_seen[tap] += found
         return to_w
 
@@ -93,18 +108,19 @@ class Selected(Strategy):
     rank: int = 0
 
     def pooled(self, nodal: Nodal, w: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
+        size = (self.count, *torch.broadcast_shapes(w.shape[1:], seen.shape[1:]))
         with torch.no_grad():
-            values = [*_psi(nodal, w, seen)]
-            where = index_of(select(values, self.rank), values).long()[None]
-        size = (self.count, *where.shape[1:])
-        return _psi(nodal, w.expand(size).gather(0, where), seen.expand(size).gather(0, where))[0] * self.factor
+            where = torch.empty(size[1:], dtype=torch.long, device=w.device)
+            choose(_keys(nodal, w, seen), self.count, self.rank, where)
+        tap = where[None]
+        return _psi(nodal, w.expand(size).gather(0, tap), seen.expand(size).gather(0, tap))[0] * self.factor
 
     def summed(self, nodal: Nodal, w: Tensor, seen: Tensor, chosen: Tensor | None) -> Tensor:
-        values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
-        best = select(values, self.rank)
-        if chosen is not None:
-            chosen.copy_(index_of(best, values))
-        return best.sum(1, dtype=torch.float64) * self.factor
+        best = choose(_keys(nodal, w, seen), self.count, self.rank, chosen)
+        if _rises(nodal):
+            best = nodal(best.new_ones(()), best)
+        total = best.sum(1, dtype=torch.float64)
+        return total * self.factor if self.factor != 1 else total
 
     def pull_back(
         self,
@@ -116,18 +132,24 @@ class Selected(Strategy):
         to_seen: Tensor,
     ) -> Tensor:
         if chosen is None:
-            values = [_psi(nodal, *pair) for pair in zip(w, seen, strict=True)]
-            chosen = index_of(select(values, self.rank), values)
+            chosen = torch.empty((*w.shape[1:3], seen.shape[2]), dtype=torch.int16, device=w.device)
+            choose(_keys(nodal, w, seen), self.count, self.rank, chosen)
+        grad = upstream * self.factor if self.factor != 1 else upstream
         where = chosen.long()  # [o, c, L]
+        place = torch.arange(seen[0].numel(), device=w.device).view(seen.shape[1:])
+        flat = torch.add(place, where, alpha=seen[0].numel()).flatten()
         one_w = w[..., 0].permute(1, 2, 0).contiguous().gather(2, where)
-        by_channel = where.transpose(0, 1)  # [c, o, L]
-        channels = seen.transpose(0, 1)  # [c, T, L]
-        one_seen = channels.gather(1, by_channel).transpose(0, 1)
-        to_w, found = _slopes(nodal, one_w, one_seen, upstream * self.factor)
-        to_seen.transpose(0, 1).scatter_add_(1, by_channel, found.transpose(0, 1))
-        found_w = to_w.new_zeros((*where.shape[:2], self.count), dtype=torch.float64)
-        found_w.scatter_add_(2, where, to_w.double())
-        return found_w.permute(2, 0, 1)[..., None]
+        one_seen = seen.view(-1).index_select(0, flat).view_as(where)
+        known = form(nodal)
+        if known is None:
+            found_w, found = _slopes(nodal, one_w, one_seen, grad)
+        else:
+            slope = known.slope(nodal, one_w * one_seen) * grad
+            found_w, found = slope * one_seen, slope * one_w
+        to_seen.view(-1).scatter_add_(0, flat, found.flatten())
+        to_w = w.new_zeros((*where.shape[:2], self.count), dtype=torch.float64)
+        to_w.scatter_add_(2, where, found_w.double())
+        return to_w.permute(2, 0, 1)[..., None]
 
 
 @dataclass(frozen=True)
@@ -161,13 +183,26 @@ def strategy(pool: Pool, count: int) -> Strategy:
     if pool.name in ("sum", "mean"):
         return Summed(pool, count, factor=pool_factor(pool, count))
     if pool.name in ranks:
-        return Selected(pool, count, 4, True, factor=pool_factor(pool, count), rank=ranks[pool.name])
+        buffers = 1 if ranks[pool.name] in (0, count - 1) else 2
+        return Selected(pool, count, buffers, True, factor=pool_factor(pool, count), rank=ranks[pool.name])
     return Differentiated(pool, count, buffers=2 * count)
 
 
 def _psi(nodal: Nodal, w: Tensor, seen: Tensor) -> Tensor:
     """psi in its full shape, which an operator that ignores w or x does not give by itself."""
     return nodal(w, seen).expand(torch.broadcast_shapes(w.shape, seen.shape))
+
+
+def _rises(nodal: Nodal) -> bool:
+    known = form(nodal)
+    return known is not None and known.key is not None
+
+
+def _keys(nodal: Nodal, w: Tensor, seen: Tensor) -> Iterator[Tensor]:
+    """For each tap what orders it among them: psi, or a number that psi rises with, which is cheaper to have."""
+    known = form(nodal)
+    for one_w, one_seen in zip(w, seen, strict=True):
+        yield _psi(nodal, one_w, one_seen) if known is None or known.key is None else known.key(one_w * one_seen)
 
 
 def _slopes(nodal: Nodal, w: Tensor, seen: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,8 +20,7 @@ from onn_runner.compute.tiles import Tile, Window, tiles, windows
 from onn_runner.compute.twice import twice
 from onn_runner.errors import ConfigError
 
-POSITIONS = 1 << 12
-VALUES = 1 << 15
+VALUES = 1 << 17
 """Values of psi in a tile, per tap."""
 INDEX_BYTES = 1 << 28
 """A larger index of taps is not kept but found again."""
@@ -65,9 +64,9 @@ class _Tapwise(torch.autograd.Function):
         total = y.new_empty(y.shape[1:], dtype=torch.float64)
         for sample in range(len(x)):
             total.zero_()
-            for window in windows(call, x, weight, POSITIONS, VALUES):
+            for window in windows(call, x, weight, VALUES // plan.buffers):
                 seen = _seen(call, at(x, sample, window.inputs, window.seen), weight)
-                for tile in tiles(call, len(weight), window, max(1, VALUES // (plan.buffers * window.size))):
+                for tile in tiles(call, len(weight), window, VALUES // plan.buffers):
                     w = _weights(tile, weight)
                     target = total[tile.neurons, window.rows]
                     for some, place in _views(call, x, weight, window):
@@ -97,10 +96,10 @@ class _Tapwise(torch.autograd.Function):
         index = _Index(kept)
         with torch.autocast(x.device.type, enabled=False):
             for sample in range(len(x)) if need_x or need_weight else ():
-                for window in windows(call, x, weight, POSITIONS, VALUES):
+                for window in windows(call, x, weight, VALUES // plan.buffers):
                     seen = _seen(call, at(x, sample, window.inputs, window.seen), weight)
                     to_seen = torch.zeros_like(seen)
-                    for tile in tiles(call, len(weight), window, max(1, VALUES // (plan.buffers * window.size))):
+                    for tile in tiles(call, len(weight), window, VALUES // plan.buffers):
                         w = _weights(tile, weight)
                         to_w = torch.empty_like(w)
                         for some, place in _views(call, x, weight, window):

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from onn_runner.compute.base import Block, Call
-from onn_runner.compute.geometry import at, neurons, output_size
+from onn_runner.compute.geometry import at, output_size
+
+POSITIONS = 1 << 12
+"""Positions of a window, about; at least one row."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +54,18 @@ def windows(
     call: Call,
     x: Tensor,  # [B, C, *S]
     weight: Tensor,  # [O, C/G, *k]
-    positions: int,  # about how many are wanted at a time
-    values: int,  # channels times positions, at most
+    values: int,  # neurons times channels times positions that are wanted at a time
 ) -> Iterator[Window]:
-    """All windows of a sample; each (output, channel, position) is in one of them."""
+    """All windows of a sample; each (output, channel, position) is in one of them.
+
+    Of few channels, so that the tiles have many neurons: what psi computes of x alone it does once for all of them.
+    """
     sizes = tuple(x.shape[2:]) if call.transposed else output_size(call, x, weight)
     row = max(1, math.prod(sizes[1:]))
+    height = _even(sizes[0], max(1, POSITIONS // row))
+    neurons = min(len(weight) // call.groups, max(block.stop - block.start for block in call.blocks))
     inputs = weight.shape[1]
-    parts = max(1, math.ceil(sizes[0] * row / max(positions, row)))
-    height = max(1, math.ceil(sizes[0] / parts))
-    step = max(1, min(inputs, values // (height * row)))
+    step = _even(inputs, max(1, values // max(1, neurons * height * row)))
     for group in range(call.groups):
         for first in range(0, sizes[0], height):
             last = min(sizes[0], first + height)
@@ -71,6 +76,11 @@ def windows(
                 yield Window(group, slice(start, stop), own, seen, rows, (stop - start) * (last - first) * row)
 
 
+def _even(count: int, most: int) -> int:
+    """The size of as many parts as parts of at most `most` would be, but about equal ones."""
+    return max(1, math.ceil(count / max(1, math.ceil(count / most))))
+
+
 def _rows(call: Call, weight: Tensor, start: int, stop: int) -> tuple[slice, slice]:
     """Rows of x and of y, where `start` to `stop` are those of y, or of x in a transposed layer."""
     stride = call.stride[0]
@@ -78,8 +88,12 @@ def _rows(call: Call, weight: Tensor, start: int, stop: int) -> tuple[slice, sli
     return (slice(start, stop), reach) if call.transposed else (reach, slice(start, stop))
 
 
-def tiles(call: Call, outputs: int, window: Window, most: int) -> Iterator[Tile]:
-    """At most `most` neurons at a time that see the window."""
-    for block, group, start, stop in neurons(call, outputs, most):
-        if group == window.group:
-            yield Tile(window, block, slice(start, stop))
+def tiles(call: Call, outputs: int, window: Window, values: int) -> Iterator[Tile]:
+    """All neurons that see the window, so many at a time that they have at most `values` values together."""
+    per_group = outputs // call.groups
+    for block in call.blocks:
+        first = max(block.start, window.group * per_group)
+        last = min(block.stop, (window.group + 1) * per_group)
+        step = _even(last - first, max(1, values // max(1, window.size)))
+        for start in range(first, last, step):
+            yield Tile(window, block, slice(start, min(last, start + step)))

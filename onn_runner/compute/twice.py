@@ -24,7 +24,6 @@ Backward = Callable[[Any, Tensor], tuple[Tensor | None, ...]]
 OfTile = Callable[..., tuple[Tensor, ...]]
 """(block, tensors of a tile) -> tensors of a tile, by operations that autograd can follow."""
 
-POSITIONS = 1 << 12
 VALUES = 1 << 16
 """Values of psi in a tile, over all taps; autograd keeps several tensors of that size."""
 
@@ -87,8 +86,8 @@ class _Order:
         totals = [x.new_zeros(shapes[kind], dtype=torch.float64) for kind in self.wanted]
         values = VALUES // taps(weight)
         for sample in range(len(x)):
-            for window in windows(self.call, x, weight, POSITIONS, values):
-                for tile in tiles(self.call, len(weight), window, max(1, values // window.size)):
+            for window in windows(self.call, x, weight, values):
+                for tile in tiles(self.call, len(weight), window, values):
                     parts = [tile.of(kind, tensor, sample) for kind, tensor in zip(self.given, tensors, strict=True)]
                     for kind, total, found in zip(self.wanted, totals, self.of_tile(tile.block, *parts), strict=True):
                         tile.of(kind, total, sample).add_(found)

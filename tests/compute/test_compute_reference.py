@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from onn_runner import compute, ops
-from onn_runner.compute import Block, Call, Memory, reference, tapwise
+from onn_runner.compute import Block, Call, Memory, reference, tapwise, tiles
 from onn_runner.errors import ConfigError
 
 BLOCKS = (Block("log", ops.Log(), 0, 2), Block("gaussian", ops.Gaussian(), 2, 6))
@@ -81,7 +81,7 @@ def test_a_transposed_product_is_torchs_transposed_convolution():
 
 
 def test_tapwise_cuts_transposed_layers_into_tiles(monkeypatch):
-    monkeypatch.setattr(tapwise, "POSITIONS", 6)
+    monkeypatch.setattr(tiles, "POSITIONS", 6)
     monkeypatch.setattr(tapwise, "VALUES", 12)
     call = Call(BLOCKS, ops.Sum(), (2, 1), (1, 1), transposed=True)
     x, weight, bias = (t.requires_grad_() for t in (rand(2, 4, 7, 5), rand(6, 4, 3, 3, seed=1), rand(6, seed=2)))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from onn_runner import compute, ops
-from onn_runner.compute import Block, Call, Memory, tapwise, twice
+from onn_runner.compute import Block, Call, Memory, tapwise, tiles, twice
 from onn_runner.errors import RunError
 
 
@@ -58,7 +58,7 @@ def test_gradgradcheck_of_other_layers(case):
 @pytest.mark.parametrize("pool", ["sum", "maximum", "correlation3"])
 def test_each_derivative_equals_that_of_the_definition(pool, monkeypatch):
     # several windows of rows, channels and neurons
-    monkeypatch.setattr(twice, "POSITIONS", 4)
+    monkeypatch.setattr(tiles, "POSITIONS", 4)
     monkeypatch.setattr(twice, "VALUES", 48)
 
     def derivatives(kernel):
