@@ -209,4 +209,5 @@ def _weighed(plan: Plan, call: Call, x: Tensor, weight: Tensor) -> Plan:
     }
     cheaper = found["tapwise"] < cost.CLEARLY * found["chebyshev"]
     told = cost.describe("tapwise" if cheaper else "chebyshev", found)
+    told += f" for {len(x)} sample{'s' * (len(x) != 1)}"
     return replace(plan, costs=told, cheaper=cheaper, size=x.numel())

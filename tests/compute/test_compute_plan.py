@@ -40,7 +40,8 @@ def test_grid():
 def test_reason_tells_terms_ranges_error_and_costs(case):
     memory = case([ops.Sine()], bound=(-1.0, 1.0)).check("auto")
     assert re.fullmatch(
-        r"\d terms, \|w\| <= 3.36, \|x\| <= 1, error \de-07, est. [\d.]+ ms against [\d.]+ ms tapwise", memory.reason
+        r"\d terms, \|w\| <= 3.36, \|x\| <= 1, error \de-07, est. [\d.]+ ms against [\d.]+ ms tapwise for 2 samples",
+        memory.reason,
     )
     memory = case(MIXED).check("auto")
     assert re.match(r"\d+ terms \(\d+ odd, \d+ even\), \|w\| <= 3.36, \|x\| <= 1, error ", memory.reason)
@@ -54,7 +55,7 @@ def test_the_exact_kernel_serves_where_it_is_clearly_cheaper(case, made):
     memory = layer.check("auto")
     assert memory.chosen == "tapwise"
     assert re.fullmatch(
-        r"exact and faster than \d+ terms, .*, est. [\d.]+ ms against [\d.]+ ms chebyshev", memory.reason
+        r"exact and faster than \d+ terms, .*, est. [\d.]+ ms against [\d.]+ ms chebyshev for 1 sample", memory.reason
     )
     # by name the expansion serves, with the same plan
     memory.requested = "chebyshev"
