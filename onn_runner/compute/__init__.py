@@ -2,9 +2,11 @@
 
     chebyshev   sum and mean pools of smooth operators as one convolution: exact to working precision, and fast
     tapwise     every operator and pool, exactly; small memory
+    fused       the catalogue's operators and most pools on GPUs, exactly; by Triton
     reference   the definition, unfolded: what the others are checked against
 
-`auto` takes chebyshev where it holds the accuracy rule and else tapwise; it never trades accuracy for speed.
+`auto` takes chebyshev where it holds the accuracy rule and is not clearly slower, else an exact kernel: fused on a GPU
+where it agrees with tapwise, or tapwise. It never trades accuracy for speed.
 """
 
 from __future__ import annotations

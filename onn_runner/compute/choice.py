@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 from torch import Tensor
 
-from onn_runner.compute import chebyshev, reference, tapwise
+from onn_runner.compute import chebyshev, fused, reference, tapwise
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.decision import Decision
 from onn_runner.errors import ConfigError, unknown
 
-KERNELS: dict[str, ModuleType] = {"chebyshev": chebyshev, "tapwise": tapwise, "reference": reference}
+KERNELS: dict[str, ModuleType] = {
+    "chebyshev": chebyshev,
+    "tapwise": tapwise,
+    "fused": fused,
+    "reference": reference,
+}
 
 
 def check(name: str) -> str:
@@ -40,11 +46,17 @@ def decide(
         # an empty batch says nothing about the layer
         return Decision("tapwise")
     reason = refuse(requested, call)
-    if reason is not None:
-        return Decision("tapwise", reason)
-    if requested in ("auto", "chebyshev"):
-        return chebyshev.choose(call, x, weight, gain, memory)
-    return Decision(requested)
+    if reason is None and requested not in ("auto", "chebyshev"):
+        return Decision(requested)
+    found = chebyshev.choose(call, x, weight, gain, memory) if reason is None else Decision("tapwise", reason)
+    if (
+        requested == "auto"
+        and found.kernel == "tapwise"
+        and x.is_cuda
+        and fused.trusted(call, x, weight, memory) is None
+    ):
+        return replace(found, kernel="fused")
+    return found
 
 
 def refuse(requested: str, call: Call) -> str | None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from onn_runner import compute, ops
-from onn_runner.compute import Memory
+from onn_runner.compute import Memory, choice
 from onn_runner.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def test_auto_takes_chebyshev_for_sums_and_tapwise_for_the_rest(case):
         assert case([ops.Sine()], pool=ops.named(pool)).run("auto").memory.chosen == chosen
 
 
-@pytest.mark.parametrize("name", list(compute.KERNELS))
+@pytest.mark.parametrize("name", ["chebyshev", "tapwise", "reference"])
 def test_a_named_kernel_is_taken(case, name):
     memory = case([ops.Sine()]).run(name).memory
     assert memory.chosen == name
@@ -54,6 +54,34 @@ def test_chebyshev_refuses_values_out_of_reach(case):
     with pytest.raises(ConfigError, match=r"64 nodes are too few for sine where .*use compute=auto"):
         layer.run("chebyshev")
     assert layer.run("auto").memory.reason.startswith("64 nodes are too few for sine")
+
+
+def test_the_fused_kernels_are_refused_on_a_cpu(case):
+    layer = case([ops.Sine()], pool=ops.named("median"))
+    with pytest.raises(ConfigError, match=r"compute=fused cannot serve this layer: .*; use compute=auto"):
+        layer.run("fused")
+
+
+class OnCuda(torch.Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True
+
+
+@pytest.mark.parametrize("trust", [None, "the fused kernel of sine is not accurate here"])
+@pytest.mark.parametrize("nodal", [ops.Sine(), ops.Chirp(k=10000.0, omega=5000.0)], ids=["sine", "out of reach"])
+@pytest.mark.parametrize("pool", ["sum", "median"])
+def test_on_a_gpu_fused_kernels_serve_instead_of_tapwise_where_they_are_trusted(case, monkeypatch, trust, nodal, pool):
+    layer = case([nodal], pool=ops.named(pool))
+    monkeypatch.setattr(choice.fused, "trusted", lambda *given: trust)
+    exact = "tapwise" if trust else "fused"
+    expected = "chebyshev" if pool == "sum" and isinstance(nodal, ops.Sine) else exact
+    for requested in ("auto", "chebyshev"):
+        if requested == "auto" or expected == "chebyshev":
+            x = layer.x.as_subclass(OnCuda)
+            found = choice.decide(layer.call, x, layer.weight, layer.gain, Memory(requested=requested))
+            assert found.kernel == expected
+    assert choice.decide(layer.call, layer.x, layer.weight, layer.gain, Memory()).kernel != "fused"
 
 
 @pytest.mark.parametrize("requested", ["auto", "tapwise", "reference"])
