@@ -11,32 +11,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onn_runner.compute.base import Call
+from onn_runner.compute import tapwise
+from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.coefficients import SAMPLES
 from onn_runner.compute.convolution import convolve
 from onn_runner.compute.expansion import Expansion
-from onn_runner.compute.geometry import at, neurons, output_size
+from onn_runner.compute.geometry import at, neurons, output_size, pool_factor, taps
 from onn_runner.compute.truncation import HUGE
 from onn_runner.seeding import generator
 
 ACCEPTED = (0.7, 0.5)
 """The parts of the tolerances of outputs and gradients that are accepted: 32 outputs do not see everything."""
+CROPS = 12
+"""Small inputs that a transposed layer is checked on."""
 OUTPUTS = 32
 """Random ones, and the one that sees the largest |x|."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """A layer at single outputs in float64, without bias. N outputs."""
+    """A layer at some outputs in float64, without bias: at N single ones, or at all M of N small transposed layers."""
 
     windows: Tensor  # [N, C, *span], what they see
-    upstream: Tensor  # [N, O], random gradients
-    y: Tensor  # [N, O]
+    upstream: Tensor  # [N, O, ...], random gradients
+    y: Tensor  # [M, O]
     plain: Tensor  # [O], the relative error of the same in the layer's own precision
-    to_windows: Tensor  # [N, C, T]
+    to_windows: Tensor  # [N, C, ...], for the inputs that are seen
     to_weight: Tensor  # [O, C/G, T]
+    shares: Tensor  # [M, 1], the root of how many outputs each one stands for
     where: list[tuple[int, ...]]
-    """The outputs (b, *p)."""
+    """The single outputs (b, *p)."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ def exact(
     A random output stands for its share of all outputs, the one that sees the largest |x| for itself: their numbers
     come multiplied by the root of that.
     """
+    if call.transposed:
+        return _exact_transposed(call, x, weight, scale)
     sizes = output_size(call, x, weight)
     where = _positions(call, x, tuple(weight.shape[2:]), sizes)
     windows = torch.stack([_window(call, x, weight, w) for w in where])
@@ -94,7 +100,40 @@ def exact(
         to_seen[:, channels] += 0 if found[1] is None else found[1][:, 0]
     shares = _shares(x.shape[0] * math.prod(sizes), x.device)
     inherent = _relative((plain * shares).T, (y * shares).T)
-    return Exact(windows, upstream, y, inherent, to_seen, to_weight, where)
+    return Exact(windows, upstream, y, inherent, to_seen, to_weight, shares, where)
+
+
+def _exact_transposed(call: Call, x: Tensor, weight: Tensor, scale: Tensor) -> Exact:
+    """The same for transposed layers, at all outputs of some crops of the input, the largest |x| in the last one."""
+    spans = [d * (k - 1) + 1 for k, d in zip(weight.shape[2:], call.dilation, strict=True)]
+    size = [min(n, max(2, -(-span // s))) for n, span, s in zip(x.shape[2:], spans, call.stride, strict=True)]
+    keyed = generator("crops", *x.shape)
+    highest = [x.shape[0] - 1, *(n - m for n, m in zip(x.shape[2:], size, strict=True))]
+    starts = [[int(torch.randint(top + 1, (1,), generator=keyed)) for top in highest] for _ in range(CROPS - 1)]
+    largest = [int(i) for i in torch.unravel_index(x.abs().argmax(), x.shape)]
+    starts.append([largest[0], *(min(i, top) for i, top in zip(largest[2:], highest[1:], strict=True))])
+    windows = torch.stack(
+        [at(x, b, slice(None), *(slice(i, i + m) for i, m in zip(p, size, strict=True))) for b, *p in starts]
+    )
+    gain = scale / pool_factor(call.pool, taps(weight))
+    leaf_x, leaf_w = (t.double().detach().requires_grad_() for t in (windows, weight))
+    with torch.enable_grad():
+        y = tapwise.run(call, leaf_x, leaf_w, gain, None, Memory())
+    upstream = torch.randn(y.shape, generator=generator("upstream", *y.shape), dtype=torch.float64).to(x.device)
+    shares = torch.full((CROPS, 1), (max(x[:, 0].numel() / math.prod(size) - 1, 1) / (CROPS - 1)) ** 0.5).to(y)
+    shares[-1] = 1.0
+    upstream *= shares.view(-1, *(1,) * (y.dim() - 1))
+    to_windows, to_weight = torch.autograd.grad(y, (leaf_x, leaf_w), upstream)
+    plain = tapwise.run(call, windows, weight.detach(), gain.to(x.dtype), None, Memory()).double()
+    rows, plain_rows = _rows(y.detach()), _rows(plain)
+    shares = shares.repeat_interleave(len(rows) // CROPS, 0)
+    inherent = _relative((plain_rows * shares).T, (rows * shares).T)
+    return Exact(windows, upstream, rows, inherent, to_windows, to_weight.flatten(2), shares, [])
+
+
+def _rows(y: Tensor) -> Tensor:
+    """[N, O, *S'] as [M, O]."""
+    return y.movedim(1, -1).reshape(-1, y.shape[1])
 
 
 def errors(
@@ -105,21 +144,23 @@ def errors(
     expansion: Expansion,
     truth: Exact,
 ) -> Errors:
-    """Outputs come from the layer as it is, gradients from a batch of single windows."""
-    with _single_precision():
-        y = convolve(x, weight, gain, None, call, expansion)
-    got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
+    """Outputs come from the layer as it is, gradients from a batch of single windows; both from these if transposed."""
     leaf_x, leaf_w = truth.windows.clone().requires_grad_(), weight.clone().requires_grad_()
     with _single_precision(), torch.enable_grad():
         small = convolve(leaf_x, leaf_w, gain, None, call, expansion)
         to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
-    to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation)).double()
-    shares = _shares(y.shape[0] * y[0, 0].numel(), x.device)
+    if call.transposed:
+        got = _rows(small.detach()).double()
+    else:
+        with _single_precision():
+            y = convolve(x, weight, gain, None, call, expansion)
+        got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
+        to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation))
     return Errors(
-        _relative((got * shares).T, (truth.y * shares).T),
+        _relative((got * truth.shares).T, (truth.y * truth.shares).T),
         truth.plain,
         _relative(to_w.double().flatten(1), truth.to_weight.flatten(1)),
-        _relative(to_x.reshape(1, -1), truth.to_windows.reshape(1, -1)),
+        _relative(to_x.double().reshape(1, -1), truth.to_windows.reshape(1, -1)),
     )
 
 

@@ -81,6 +81,7 @@ def make_case(
     reach: float = 1.0,
     span: float = 1.0,
     bound: tuple[float, float] | None = None,
+    transposed: bool = False,
     seed: int = 0,
 ) -> Case:
     """A layer whose weights are uniform in +-reach * weight_bound and whose inputs in +-span."""
@@ -95,7 +96,7 @@ def make_case(
         Block(type(n).__name__.lower(), n, a, b) for n, a, b in zip(nodals, edges[:-1], edges[1:], strict=True)
     )
     ones = (1,) * len(kernel)
-    call = Call(blocks, pool or Sum(), stride or ones, dilation or ones, groups, bound)
+    call = Call(blocks, pool or Sum(), stride or ones, dilation or ones, groups, bound, transposed)
     weight = uniform(outputs, inputs // groups, *kernel)
     for block in blocks:
         weight[block.start : block.stop] *= reach * block.nodal.weight_bound
