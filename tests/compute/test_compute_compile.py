@@ -168,6 +168,25 @@ def test_the_operation_is_what_eager_mode_computes(case, pool, dtype):
     assert handle.memory == expected.memory
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        spec(2, 4, transposed=True, stride=(2, 3), kernel_size=(4, 3)),
+        spec(2, 4, kernel_size=(3,), stride=(2,), dilation=(2,)),
+        spec(2, 4, kernel_size=(2, 3, 1), stride=(1, 2, 1), dilation=(2, 1, 1)),
+    ],
+    ids=["transposed", "line", "space"],
+)
+def test_shapes_of_all_kinds(of):
+    torch.manual_seed(0)
+    layer = Operational({"sine": ops.Sine(), "gaussian": ops.Gaussian()})(of)
+    x = torch.rand(2, 2, *(7, 6, 5)[: of.dims])
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+    expected = layer(x)
+    assert torch.equal(compiled(x), expected)
+    assert torch.equal(compiled(x[:1]), layer(x[:1]))
+
+
 @pytest.mark.parametrize("needed", [(True, False, False), (False, True, False), (False, False, True)])
 @pytest.mark.parametrize("pool", ["sum", "maximum"])
 def test_gradients_that_are_not_needed(case, pool, needed):

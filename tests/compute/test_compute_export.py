@@ -25,6 +25,10 @@ LAYERS = {
     "user": (Operational({"user": USER}), spec(2, 8)),
     "mean": (Operational({"sine": ops.Sine(), "log": ops.Log()}, pool="mean"), spec(2, 8)),
     "groups": (Operational(MIXED), spec(4, 8, groups=2, stride=(2, 1), dilation=(1, 2))),
+    "transposed": (
+        Operational({"sine": ops.Sine(), "gaussian": ops.Gaussian()}),
+        spec(2, 4, transposed=True, stride=(2, 3)),
+    ),
     "fastonn": (Operational({"sine": ops.Sine(), "exp": ops.Exponential()}, initialisation="fastonn"), spec(2, 4)),
     "line": (
         Operational({"sine": ops.Sine()}),

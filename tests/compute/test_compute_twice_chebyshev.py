@@ -48,6 +48,19 @@ def test_gradients_of_gradients(case, name):
     assert torch.autograd.gradgradcheck(function, leaves)
 
 
+@pytest.mark.parametrize("name", ["gaussian", "grouped", "mixed"])
+def test_gradients_of_gradients_of_transposed_layers(case, name):
+    layer, expansion = expanded(case, name, size=(3, 2))
+    call = replace(layer.call, transposed=True, stride=(2, 1))
+    leaves = [(0.9 * t).double().requires_grad_() for t in (layer.x, layer.weight, layer.bias)]
+
+    def function(x, weight, bias):
+        return convolve(x, weight, None, bias, call, expansion)
+
+    torch.testing.assert_close(function(*leaves), plain.expanded(call, *leaves[:2], None, leaves[2], expansion))
+    assert torch.autograd.gradgradcheck(function, leaves)
+
+
 @pytest.mark.parametrize("needed", [(True, False, False), (False, True, False), (False, True, True)])
 def test_gradients_of_some_gradients(case, needed):
     layer, expansion = expanded(case, "mixed")

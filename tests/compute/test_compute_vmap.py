@@ -172,6 +172,20 @@ def test_second_derivatives_by_transforms():
     )
 
 
+def test_transposed_layers():
+    factory = Operational({"sine": ops.Sine(), "gaussian": ops.Gaussian()})
+    models = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models.append(factory(spec(2, 4, transposed=True, stride=(2, 3), groups=2)))
+    parameters, buffers = stack_module_state(models)
+    x = inputs(2, 2, 5, 4)
+    got = vmap(lambda p, b: functional_call(models[0], (p, b), (x,)))(parameters, buffers)
+    assert models[0].memory.chosen == "chebyshev"
+    for index, model in enumerate(models):
+        close(got[index], model(x), 2e-6)
+
+
 @pytest.mark.parametrize("requested", ["auto", "chebyshev", "tapwise", "reference"])
 def test_named_kernels_under_transforms(case, requested):
     layer = case([ops.Sine()])
