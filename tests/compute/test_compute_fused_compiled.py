@@ -50,7 +50,8 @@ def launches(case, nodal, pool, dtype=torch.float32, size=(40, 40), channels=(16
     index = None if pool == "sum" else torch.empty(1, *layer.weight.shape[:2], made.positions, dtype=torch.uint8)
     (block,) = layer.call.blocks
     gradient = made.backward_x(block, y, index, made.x)
-    return made.forward(block, y, index), gradient, made.backward_w(block, y, index)[0]
+    forward = made.forward(block, layer.gain.to(dtype), layer.bias.to(dtype), y, index)
+    return forward, gradient, made.backward_w(block, y, index)[0]
 
 
 def compiled(launch, capability):

@@ -215,6 +215,37 @@ def test_it_keeps_x_w_and_a_byte_index(case, pool):
     assert sum(sizes.values()) == layer.x.nbytes + layer.weight.nbytes + index
 
 
+@pytest.mark.parametrize("pool", ["sum", "maximum"])
+def test_gradients_can_be_differentiated(case, pool):
+    """A gradient penalty, whose second derivatives are tapwise's."""
+    layer = case([ops.Sine(), ops.Exponential()], pool=ops.named(pool), **SMALL)
+    found = []
+    for kernel in (fused, compute.tapwise):
+        leaves = [t.double().requires_grad_() for t in (layer.x, layer.weight, layer.bias)]
+        y = kernel.run(layer.call, *leaves[:2], layer.gain.double(), leaves[2], Memory())
+        first = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_no_index_is_made_where_nothing_learns(case, monkeypatch):
+    layer = case([ops.Sine()], pool=ops.Maximum(), **SMALL)
+    made, real = [], compute.fused.launch.Layer.forward
+
+    def watched(self, block, gain, bias, y, index):
+        made.append(index)
+        return real(self, block, gain, bias, y, index)
+
+    monkeypatch.setattr(compute.fused.launch.Layer, "forward", watched)
+    weight = layer.weight.clone().requires_grad_()
+    learning = fused.run(layer.call, layer.x, weight, layer.gain, layer.bias, Memory())
+    with torch.no_grad():
+        evaluating = fused.run(layer.call, layer.x, weight, layer.gain, layer.bias, Memory())
+    assert [index is None for index in made] == [False, True]
+    assert torch.equal(learning, evaluating)
+
+
 def test_tensors_it_cannot_serve(case):
     layer = case([ops.Sine()], **SMALL)
     with pytest.raises(ConfigError, match=r"compute=fused cannot serve this layer: .* not torch\.float32 with .*64"):

@@ -1,4 +1,4 @@
-"""The forward kernel: sum_c P_t psi(w, x). Shapes and conventions: `tiles`."""
+"""The forward kernel: A_o sum_c P_t psi(w, x) + b_o. Shapes and conventions: `tiles`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def _middle(values: tl.tuple, STEPS: tl.constexpr) -> tl.tensor:
 def forward(
     x: tl.tensor,
     w: tl.tensor,
+    gain: tl.tensor,
+    bias: tl.tensor,
     y: tl.tensor,
     index: tl.tensor,
     start: int,
@@ -55,6 +57,8 @@ def forward(
     OP: tl.constexpr,
     P: tl.constexpr,
     POOL: tl.constexpr,
+    GAIN: tl.constexpr,  # whether there is one
+    BIAS: tl.constexpr,
     KEEP: tl.constexpr,  # the index
     FACTOR: tl.constexpr,
     KERNEL: tl.constexpr,
@@ -64,7 +68,8 @@ def forward(
     BO: tl.constexpr,
     BL: tl.constexpr,
 ) -> None:
-    """y[b,o,p] = FACTOR sum_c P_t psi(w[o,c,t], x[b,c,p+t]) for BO neurons of a group at BL positions of a sample."""
+    """y[b,o,p] = A_o FACTOR sum_c P_t psi(w[o,c,t], x[b,c,p+t]) + b_o, rounded once, for BO neurons of a group at BL
+    positions of a sample."""
     T: tl.constexpr = KERNEL[0] * KERNEL[1] * KERNEL[2]
     tile = tl.program_id(0) % tiles
     where = tl.program_id(0) // tiles
@@ -124,5 +129,9 @@ def forward(
             total, rest = add(total, rest, best)
         x += plane
         w += T
-    value = (settled(total, rest) * FACTOR).to(y.dtype.element_ty)
-    tl.store(y + out * positions + p[None, :], value, mask=both)
+    value = settled(total, rest) * FACTOR
+    if GAIN:
+        value = value * tl.load(gain + o, mask=mine, other=0.0).to(tl.float64)[:, None]
+    if BIAS:
+        value = value + tl.load(bias + o, mask=mine, other=0.0).to(tl.float64)[:, None]
+    tl.store(y + out * positions + p[None, :], value.to(y.dtype.element_ty), mask=both)

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from onn_runner.compute.fused.catalogue import operator, pooling
 from onn_runner.compute.fused.forward import forward
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 from onn_runner.compute.selection import network
+from onn_runner.ops.base import Pool
 
 LANES = 128
 """Positions of one tile: the threads of four warps side by side read consecutive numbers."""
@@ -66,10 +68,12 @@ class Layer:
 
     @property
     def factor(self) -> float:
-        return float(pool_factor(self.call.pool, taps(self.weight)))
+        return _factor(self.call.pool, taps(self.weight))
 
-    def forward(self, block: Block, y: Tensor, index: Tensor | None) -> Launch:
-        """The kernel that fills y [B, O, *S'] and the index for one block of neurons."""
+    def forward(
+        self, block: Block, gain: Tensor | None, bias: Tensor | None, y: Tensor, index: Tensor | None
+    ) -> Launch:
+        """The kernel that fills y [B, O, *S'] and the index for one block of neurons; gain and bias are [O]."""
         across = _power(self.positions, 16, LANES)
         # a median holds all taps of a value in registers, so one value for a thread
         down = 1 if self.pool == "median" else _power(self._group_size, 1, ROWS)
@@ -78,12 +82,16 @@ class Layer:
         arguments = {
             **self._common(block, index, y),
             **tiles,
+            "gain": y if gain is None else gain,
+            "bias": y if bias is None else bias,
             "y": y,
             "n1": n[1],
             "n2": n[2],
             "m1": m[1],
             "m2": m[2],
             "POOL": self.pool,
+            "GAIN": gain is not None,
+            "BIAS": bias is not None,
             "KEEP": index is not None,
             "FACTOR": self.factor,
             "STEPS": _steps(taps(self.weight)) if self.pool == "median" else (),
@@ -194,6 +202,11 @@ def interpreted() -> bool:
     return bool(triton.knobs.runtime.interpret)
 
 
+@lru_cache(maxsize=256)
+def _factor(pool: Pool, count: int) -> float:
+    return float(pool_factor(pool, count))
+
+
 def _three(numbers: tuple[int, ...]) -> tuple[int, int, int]:
     """Axes that are missing stand in front."""
     a, b, c = (1,) * (3 - len(numbers)) + tuple(int(n) for n in numbers)
@@ -210,6 +223,7 @@ def _warps(values: int) -> int:
     return max(1, min(4, values // 32))
 
 
+@lru_cache(maxsize=64)
 def _steps(count: int) -> tuple[tuple[int, int], ...]:
     """The comparators of the median of `count` taps."""
     return tuple((i, j) for i, j, _ in network(count, (count - 1) // 2)[0])

@@ -1,4 +1,4 @@
-"""A layer by the fused kernels, differentiable once.
+"""A layer by the fused kernels and its gradients.
 
 It keeps x and w, and for maximum, minimum and median which tap it was, one byte each: finding it again would cost all
 T values of psi for each of the T windows that see an input.
@@ -17,7 +17,7 @@ from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.fused.catalogue import pooling
 from onn_runner.compute.fused.refusal import why_not
 from onn_runner.compute.geometry import output_size
-from onn_runner.compute.once import once
+from onn_runner.compute.twice import twice
 from onn_runner.errors import ConfigError
 
 INDEX_BYTES = 1 << 28
@@ -32,9 +32,10 @@ def run(
     bias: Tensor | None,  # [O]
     memory: Memory,
 ) -> Tensor:  # [B, O, *S']
-    """The layer by the fused kernels; it can be differentiated once, and repeats bit by bit.
+    """The layer by the fused kernels; it can be differentiated any number of times, and repeats bit by bit.
 
-    Of equal taps the first one has the gradient, and where a tap is NaN so is the result, as in `tapwise`.
+    Of equal taps the first one has the gradient, and where a tap is NaN so is the result, as in `tapwise`. Derivatives
+    after the first are those of `twice`.
 
     Raises ConfigError where `refuse`, `refuse_shape` or `refuse_values` has a reason.
     """
@@ -42,49 +43,64 @@ def run(
     if reason is not None:
         raise ConfigError(f"compute=fused cannot serve this layer: {reason}; use compute=auto")
     memory.chosen, memory.reason = "fused", "exact, by fused kernels"
-    total: Tensor = _Fused.apply(x, weight, call)
-    shape = (-1, *(1,) * len(call.stride))
-    if gain is not None:
-        total = total * gain.view(shape)
-    return total if bias is None else total + bias.view(shape)
+    # asked here, since a Function is told that gradients are wanted under no_grad too
+    learns = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    y: Tensor = _Fused.apply(x, weight, gain, bias, call, learns)
+    return y
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, call: Call) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, gain: Tensor | None, bias: Tensor | None, call: Call, learns: bool
+    ) -> Tensor:
         sizes = output_size(call, x, weight)
         y = x.new_empty((x.shape[0], weight.shape[0], *sizes))
         size = (x.shape[0], *weight.shape[:2], math.prod(sizes))
-        keep = _selects(call) and any(ctx.needs_input_grad) and math.prod(size) <= INDEX_BYTES
+        keep = learns and _selects(call) and math.prod(size) <= INDEX_BYTES
         index = torch.empty(size, dtype=torch.uint8, device=x.device) if keep else None
-        _forward(call, x.contiguous(), weight.contiguous(), y, index)
-        ctx.save_for_backward(x, weight, index)
+        _forward(call, x.contiguous(), weight.contiguous(), gain, bias, y, index)
+        ctx.save_for_backward(x, weight, gain, index)
         ctx.call = call
         return y
 
     @staticmethod
-    @once
+    @twice
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, index = ctx.saved_tensors
-        to_x, to_weight = _backward(ctx.call, x, weight, grad, index, ctx.needs_input_grad)
-        return to_x, to_weight, None
+        x, weight, gain, index = ctx.saved_tensors
+        call: Call = ctx.call
+        to_bias = grad.sum((0, *range(2, grad.dim()))) if ctx.needs_input_grad[3] else None
+        if gain is not None:
+            grad = grad * gain.view(-1, *(1,) * len(call.stride))
+        to_x, to_weight = _backward(call, x, weight, grad, index, ctx.needs_input_grad)
+        return to_x, to_weight, None, to_bias, None, None
 
 
-def _forward(call: Call, x: Tensor, weight: Tensor, y: Tensor, index: Tensor | None) -> None:
-    """Fill y and the index, for contiguous tensors."""
+def _forward(
+    call: Call,
+    x: Tensor,
+    weight: Tensor,
+    gain: Tensor | None,
+    bias: Tensor | None,
+    y: Tensor,
+    index: Tensor | None,
+) -> None:
+    """Fill y and the index; x and the weight are contiguous."""
     from onn_runner.compute.fused.launch import Layer, device_of
 
     if x.shape[0] == 0:
         return
     layer = Layer.of(call, x, weight)
+    gain, bias = (None if t is None else t.to(x.dtype).contiguous() for t in (gain, bias))
     with device_of(x):
         for block in call.blocks:
-            layer.forward(block, y, index).run()
+            layer.forward(block, gain, bias, y, index).run()
 
 
 def _backward(
     call: Call, x: Tensor, weight: Tensor, grad: Tensor, index: Tensor | None, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients to x and to w, as far as they are needed."""
     from onn_runner.compute.fused.launch import Layer, device_of
 
     x, weight, grad = x.contiguous(), weight.contiguous(), grad.contiguous()
@@ -119,7 +135,7 @@ def _parts(
     for start in range(0, batch, step):
         rows = slice(start, min(batch, start + step))
         found = torch.empty((rows.stop - start, *size), dtype=torch.uint8, device=x.device)
-        _forward(call, x[rows], weight, torch.empty_like(grad[rows]), found)
+        _forward(call, x[rows], weight, None, None, torch.empty_like(grad[rows]), found)
         yield rows, found
 
 
