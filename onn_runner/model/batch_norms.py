@@ -25,7 +25,7 @@ def plain(norms: Sequence[nn.Module]) -> list[BatchNorm] | None:
         return None
     for norm in known:
         same = (norm.training, norm.eps) == (known[0].training, known[0].eps)
-        hooks = norm._forward_hooks or norm._forward_pre_hooks
+        hooks = norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks or norm._backward_pre_hooks
         if not same or hooks or not norm.affine or norm.running_mean is None:
             return None
     return known

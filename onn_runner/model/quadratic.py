@@ -63,7 +63,7 @@ class QuadraticLayer(SpatialLayer):
                 stacklevel=3,
             )
         self.form = model.type
-        self.memory = model.memory_mode
+        self.memory_mode = model.memory_mode
         for branch in self.branches:
             self.register_parameter(f"weight_{branch}", nn.Parameter(torch.zeros(self.weight_shape)))
         outputs = spec.out_channels
@@ -115,7 +115,7 @@ class QuadraticLayer(SpatialLayer):
 
     def respond(self, x: Tensor) -> Tensor:
         norms = None
-        if self.memory != "keep" and x.shape[0] and not transforming():
+        if self.memory_mode != "keep" and x.shape[0] and not transforming():
             norms = batch_norms.plain(list(self.norms.values()))
         y = self._kept(x) if norms is None else self._recomputed(x, dict(zip(self.norms, norms, strict=True)))
         return self._normed(y, self.output_norm)
@@ -173,7 +173,7 @@ class QuadraticLayer(SpatialLayer):
             {name: norm.running_mean for name, norm in running.items()},
             {name: norm.running_var for name, norm in running.items()},
         )
-        form = Form(self.branches, self.spec, self.memory == "save_conv", bool(norms), training, eps)
+        form = Form(self.branches, self.spec, self.memory_mode == "save_conv", bool(norms), training, eps)
         y, statistics = products(x, form, operands)
         for name, (mean, variance) in statistics.items():
             batch_norms.check_spread(y, norms[name], f"layer {self.spec.index}")
@@ -187,13 +187,13 @@ class QuadraticLayer(SpatialLayer):
         reason = f"{len(self.branches)} of them" if len(self.branches) > 1 else "one"
         if not isinstance(self.output_norm, nn.Identity):
             reason += ", then a batch norm"
-        outputs = 0 if self.memory == "recompute" else len(self.norms)
-        if self.memory == "keep" or (self.memory == "save_conv" and not self.norms):
+        outputs = 0 if self.memory_mode == "recompute" else len(self.norms)
+        if self.memory_mode == "keep" or (self.memory_mode == "save_conv" and not self.norms):
             outputs += len({"a", "b"} & set(self.branches))
         kept = f"x and {outputs} outputs" if outputs else "x only"
-        if self.memory == "keep" and "square" in self.branches:
+        if self.memory_mode == "keep" and "square" in self.branches:
             kept = f"x, x^2 and {outputs} outputs" if outputs else "x and x^2"
-        reason += f"; {self.memory}: keeps {kept}"
+        reason += f"; {self.memory_mode}: keeps {kept}"
         return LayerFacts(self.kind, (), self.nonlinearity(), "convolution", reason)
 
     def _group_of(self, name: str) -> str:
@@ -254,7 +254,8 @@ class Quadratic:
     memory: str = "auto"
     """What is kept for backward besides x: `keep`, all factors; `save_conv`, the convolutions' results, less with
     `norm=batch`; `recompute`, nothing; `auto`, the least at about the time of `keep`: `save_conv` with `norm=batch`,
-    which costs up to 1.15 x against 1.2-1.4 x of `recompute`, and else `recompute`, 0.9-1.25 x."""
+    which costs up to 1.15 x against 1.2-1.4 x of `recompute`, and else `recompute`, 0.9-1.25 x. torch.compile decides
+    by itself: with `norm=batch` it keeps the convolutions, with every mode but `keep`."""
 
     def __post_init__(self) -> None:
         if self.type not in TYPES:
