@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -46,13 +47,12 @@ def mixed(
         if most == 0 or not bool(matrix.isfinite().all()):
             continue
         # the decomposition is done on the CPU, so that it does not depend on the device
-        vectors = torch.linalg.svd(matrix.cpu(), full_matrices=False).Vh / emphasis(bank.kind, bank.members)
+        _, values, vectors = torch.linalg.svd(matrix.cpu(), full_matrices=False)
+        vectors = vectors / emphasis(bank.kind, bank.members)
         candidates = [_with(expansion, bank, vectors[: count + 1]) for count in range(most)]
-        found = smallest(
-            lambda count, bank=bank, found=candidates: _fits(call, probes, found[count - 1], bank, precision),  # type: ignore[misc]
-            most,
-            precision.growth,
-        )
+        start = min(most, max(1, int((values > precision.output * len(matrix) ** 0.5).sum())))
+        fits = partial(_fits, call, probes, candidates, bank, precision)
+        found = smallest(fits, most, start)
         if found is not None and found + more <= most:
             expansion = candidates[found + more - 1]
     return expansion
@@ -98,8 +98,16 @@ def _with(expansion: Expansion, bank: Bank, vectors: Tensor) -> Expansion:
     return replace(expansion, mixes=(*expansion.mixes, mix))
 
 
-def _fits(call: Call, probes: Sequence[Probe], expansion: Expansion, bank: Bank, precision: Precision) -> bool:
-    """Whether all blocks that read a bank are still within what is allowed."""
+def _fits(
+    call: Call,
+    probes: Sequence[Probe],
+    candidates: Sequence[Expansion],
+    bank: Bank,
+    precision: Precision,
+    count: int,
+) -> bool:
+    """Whether all blocks that read a bank are still within what is allowed with `count` mixtures."""
+    expansion = candidates[count - 1]
     plan = banks(expansion, call.groups)
     for index in _users(bank):
         parts = tuple(b for b in plan if index in _users(b))

@@ -27,13 +27,11 @@ class Precision:
     output: float
     gradient: float
     nodes: int
-    growth: float
-    """Factor from one number of terms tried to the next; in float64 too many terms lose what they gain to rounding."""
 
 
 PRECISIONS = {
-    torch.float32: Precision(1e-6, 3e-6, 64, 2.0),
-    torch.float64: Precision(1e-13, 3e-13, 128, 1.25),
+    torch.float32: Precision(1e-6, 3e-6, 64),
+    torch.float64: Precision(1e-13, 3e-13, 128),
 }
 WEIGHTS = 2048
 """About as many weights of a block are looked at; in each neuron the largest one among them."""
@@ -158,9 +156,21 @@ def fewest(seen: Probe, kind: Form, interval: Interval, precision: Precision, mo
     """The shortest series whose truncation is half of what is allowed at most; None if there is none."""
     if kind == "product":
         return Series("product", 1)
-    limit = precision.nodes if kind == "line" else precision.nodes // 2
-    count = smallest(lambda n: within(seen, Series(kind, n), interval, precision), most or limit, precision.growth)
+    limit = most or (precision.nodes if kind == "line" else precision.nodes // 2)
+    start = min(limit, _guess(seen, kind, interval, precision))
+    count = smallest(lambda n: within(seen, Series(kind, n), interval, precision), limit, start)
     return None if count is None else Series(kind, count)
+
+
+def _guess(seen: Probe, kind: Kind, interval: Interval, precision: Precision) -> int:
+    """How many terms the coefficients of the largest weight suggest, to begin a search with."""
+    limit = precision.nodes if kind == "line" else precision.nodes // 2
+    points, matrix = transform(kind, limit, interval, seen.w.device)
+    w = seen.w.reshape(-1)
+    values = seen.block.nodal(w[w.abs().argmax()], points).to(torch.float64).expand(len(points))
+    size = (matrix @ (values[:-1] - values[-1])).abs()
+    needed = (size > precision.output / 4 * size.max()).nonzero()
+    return int(needed.max()) + 1 if len(needed) else 1
 
 
 def within(seen: Probe, series: Series, interval: Interval, precision: Precision, parts: tuple[Bank, ...] = ()) -> bool:
@@ -168,18 +178,29 @@ def within(seen: Probe, series: Series, interval: Interval, precision: Precision
 
     Where banks are mixed, neurons of a single weight, which no layer at hand need have, may reach three quarters.
     """
-    if excess(seen, series, interval, precision, parts) > 1:
+    if excess(seen, series, interval, precision, parts, stop=1.0) > 1:
         return False
-    return seen.close is None or excess(seen.close, series, interval, precision, parts) <= (SINGLE if parts else 1)
+    most = SINGLE if parts else 1.0
+    return seen.close is None or excess(seen.close, series, interval, precision, parts, stop=most) <= most
 
 
-def smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int | None:
-    """The smallest count that is enough: growing from 1, since few nearly always are, then halving the last gap."""
-    low, high = 0, 1
-    while not enough(high):
-        if high == limit:
-            return None
-        low, high = high, min(limit, max(high + 1, int(growth * high)))
+def smallest(enough: Callable[[int], bool], limit: int, start: int) -> int | None:
+    """The smallest count that is enough: downwards from `start` while it is, or up in growing steps and back.
+
+    Or below `start` after all: in float64 too many terms lose to rounding what they gain.
+    """
+    if enough(start):
+        while start > 1 and enough(start - 1):
+            start -= 1
+        return start
+    low, step = start, 1
+    while True:
+        if low == limit:
+            return smallest(enough, start - 1, 1) if start > 1 else None
+        high = min(limit, low + step)
+        if enough(high):
+            break
+        low, step = high, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -187,9 +208,17 @@ def smallest(enough: Callable[[int], bool], limit: int, growth: float) -> int | 
 
 
 def excess(
-    seen: Probe, series: Series, interval: Interval, precision: Precision, parts: tuple[Bank, ...] = ()
+    seen: Probe,
+    series: Series,
+    interval: Interval,
+    precision: Precision,
+    parts: tuple[Bank, ...] = (),
+    stop: float = float("inf"),
 ) -> float:
-    """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer."""
+    """The worst truncation error over half its tolerance: psi and slope in w by neuron, slope in x by layer.
+
+    As soon as it is above `stop`, what was found so far.
+    """
     points, matrix = transform(series.kind, series.count, interval, seen.w.device)
     w = seen.w.reshape(-1)
     leaf = w.expand(len(points), -1).clone().requires_grad_()
@@ -201,18 +230,23 @@ def excess(
         return float("inf")
     members, derivatives = _functions(seen.x, interval, series, parts)
     series_value = (matrix @ (samples[:-1] - samples[-1])).T
-    series_slope = (matrix @ (slopes[:-1] - slopes[-1])).T
-    error = seen.value - samples[-1][:, None] - series_value @ members
-    error_w = seen.slope_w - slopes[-1][:, None] - series_slope @ members
-    error_x = seen.slope_x - series_value @ derivatives
     worst = 0.0
-    for part in seen.parts:
-        ratios = (
-            _by_neuron(seen, error[:, part], seen.value[:, part], coherent=True) / precision.output,
-            _by_neuron(seen, error_w[:, part], seen.slope_w[:, part], coherent=False) / precision.gradient,
-            _by_layer(seen, error_x[:, part], seen.slope_x[:, part]) / precision.gradient,
-        )
-        worst = max(worst, *(2 * ratio for ratio in ratios))
+    for kind in ("value", "slope in w", "slope in x"):
+        if kind == "value":
+            value, error = seen.value, seen.value - samples[-1][:, None] - series_value @ members
+        elif kind == "slope in w":
+            series_slope = (matrix @ (slopes[:-1] - slopes[-1])).T
+            value, error = seen.slope_w, seen.slope_w - slopes[-1][:, None] - series_slope @ members
+        else:
+            value, error = seen.slope_x, seen.slope_x - series_value @ derivatives
+        for part in seen.parts:
+            if kind == "slope in x":
+                ratio = _by_layer(seen, error[:, part], value[:, part])
+            else:
+                ratio = _by_neuron(seen, error[:, part], value[:, part], coherent=kind == "value")
+            worst = max(worst, 2 * ratio / (precision.output if kind == "value" else precision.gradient))
+            if worst > stop:
+                return worst
     return worst
 
 
