@@ -13,13 +13,16 @@ from onn_runner.compute import Block, Call, Memory, fused
 from onn_runner.errors import ConfigError
 from onn_runner.ops import gop
 
-pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("TRITON_INTERPRET") != "1", reason="run by test_compute_fused with Triton's interpreter"
-    ),
-    # numpy tells of overflows and NaN, which are meant here
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_compute_fused with Triton's interpreter", allow_module_level=True)
+
+import triton
+import triton.language as tl
+
+from onn_runner.compute.fused import elementary
+
+# numpy tells of overflows and NaN, which are meant here
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 OPERATORS = [
     ops.Multiply(),
@@ -262,7 +265,9 @@ def verdicts(monkeypatch):
 
 @pytest.mark.parametrize("pool", ["sum", "median"])
 def test_kernels_that_agree_are_trusted(case, verdicts, pool):
-    layer = case([ops.Sine(), ops.Exponential()], pool=ops.named(pool), groups=2, channels=(4, 6), size=(15, 6))
+    layer = case(
+        [ops.Sine(), ops.Exponential()], pool=ops.named(pool), groups=2, channels=(2, 4), size=(12, 5), kernel=(3, 2)
+    )
     with torch.inference_mode():
         assert fused.trusted(layer.call, layer.x, layer.weight, Memory()) is None
     assert len(verdicts) == 2
@@ -304,25 +309,19 @@ def test_values_that_are_not_finite_leave_no_verdict(case, verdicts):
     assert fused.trusted(layer.call, layer.x, layer.weight, Memory()) is None
 
 
-if os.environ.get("TRITON_INTERPRET") == "1":
-    import triton
-    import triton.language as tl
-
-    from onn_runner.compute.fused import elementary
-
-    @triton.jit
-    def elementwise(u, y, count, F: tl.constexpr, BLOCK: tl.constexpr):
-        i = tl.arange(0, BLOCK)
-        value = tl.load(u + i, mask=i < count, other=0.0)
-        if F == "exp":
-            result = elementary.exp(value)
-        elif F == "expm1":
-            result = elementary.expm1(value)
-        elif F == "sinh":
-            result = elementary.sinh(value)
-        else:
-            result = elementary.cosh(value)
-        tl.store(y + i, result, mask=i < count)
+@triton.jit
+def elementwise(u, y, count, F: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(u + i, mask=i < count, other=0.0)
+    if F == "exp":
+        result = elementary.exp(value)
+    elif F == "expm1":
+        result = elementary.expm1(value)
+    elif F == "sinh":
+        result = elementary.sinh(value)
+    else:
+        result = elementary.cosh(value)
+    tl.store(y + i, result, mask=i < count)
 
 
 @pytest.mark.parametrize("function", ["exp", "expm1", "sinh", "cosh"])
