@@ -18,7 +18,7 @@ from onn_runner.compute.correlation import by_fourier
 CLEARLY = 0.7
 """Another kernel is clearly cheaper where its estimate is below this part: estimates are about so exact."""
 
-POSITIONS, VALUES = 1 << 12, 1 << 15
+POSITIONS, VALUES = 1 << 12, 1 << 17
 """About what tapwise computes at once, per tap."""
 
 CLASSES: Mapping[str, str] = {
