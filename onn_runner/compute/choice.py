@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from onn_runner.compute import chebyshev, fused, reference, tapwise
@@ -48,15 +49,17 @@ def decide(
     reason = refuse(requested, call)
     if reason is None and requested not in ("auto", "chebyshev"):
         return Decision(requested)
-    found = chebyshev.choose(call, x, weight, gain, memory) if reason is None else Decision("tapwise", reason)
-    if (
-        requested == "auto"
-        and found.kernel == "tapwise"
-        and x.is_cuda
-        and fused.trusted(call, x, weight, memory) is None
-    ):
-        return replace(found, kernel="fused")
-    return found
+    # what decisions differentiate for themselves is nobody else's: checkpoints count what a forward pass keeps
+    with torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
+        found = Decision("tapwise", reason) if reason else chebyshev.choose(call, x, weight, gain, memory)
+        if requested != "auto" or found.kernel != "tapwise" or not x.is_cuda:
+            return found
+        trusted = fused.trusted(call, x, weight, memory) is None
+        return replace(found, kernel="fused") if trusted else found
+
+
+def _as_it_is(kept: Tensor) -> Tensor:
+    return kept
 
 
 def refuse(requested: str, call: Call) -> str | None:

@@ -99,6 +99,24 @@ def test_evaluation_does_not_change_training():
     assert layers[0].memory.training
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode):
+    layers = network().eval()
+    compiled = torch.compile(layers, backend="aot_eager", fullgraph=True)
+    x = batches(1)[0]
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor)
+        return tensor
+
+    with mode(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        y = compiled(x)
+        assert torch.equal(y, layers(x))
+    assert not y.requires_grad
+    assert kept == []
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_autocast_computes_as_in_eager_mode(dtype):
     layers = network()

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from onn_runner import compute, ops
 from onn_runner.compute import Memory, plan
@@ -213,6 +214,24 @@ def test_training_without_gradients_plans_for_training(case, made):
     layer.check("auto", memory=memory)
     assert len(made) == 1
     assert set(memory.plans) == {"train"}
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpoints(reentrant):
+    # the first forward pass plans, the second one does not, and the two have to keep as many tensors
+    spec = LayerSpec(in_channels=2, out_channels=4, kernel_size=(3, 3), stride=(1, 1), dilation=(1, 1))
+    torch.manual_seed(0)
+    layer = Operational({"sine": ops.Sine(), "exp": ops.Exponential()})(spec)
+    x = torch.rand(2, 2, 8, 8, requires_grad=True)
+    found = []
+    for _ in range(2):
+        x.grad = None
+        checkpoint(layer, x, use_reentrant=reentrant).sum().backward()
+        found.append(x.grad)
+    (expected,) = torch.autograd.grad(layer(x).sum(), x)
+    assert torch.equal(found[0], expected)
+    assert torch.equal(found[1], expected)
+    assert len(layer.memory.plans["train"]) == 1
 
 
 def test_a_layer_tells_its_mode():
