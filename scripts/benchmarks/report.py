@@ -60,7 +60,7 @@ def megabytes(value: float | None) -> str:
 
 
 def environment(device: str) -> str:
-    """Date, version, threads, device, and how many processes wanted a core: above the number of cores, ratios wobble."""
+    """Date, version, threads, device, and how many processes want a core: above the number of cores ratios wobble."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
     threads = torch.get_num_threads()
