@@ -1,7 +1,7 @@
 """A_o sum_c P_t psi(w[o,c,t], x[c,p+t]) + b_o tap by tap over small tiles, recomputed in backward. Exact.
 
-It keeps x and w, and for maximum, minimum and median which tap it was, one byte each. Tiles hold so few positions,
-channels and neurons of one sample that their values stay in the cache.
+It keeps x and w, and for maximum, minimum and median which tap it was, one byte each. Tiles hold so few samples,
+positions, channels and neurons that their values stay in the cache.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.geometry import at, output_size, patches, refuse_transposed, tap_slices, taps
 from onn_runner.compute.strategy import Strategy, strategy
-from onn_runner.compute.tiles import Tile, Window, tiles, windows
+from onn_runner.compute.tiles import Tile, Window, batches, tiles, windows
 from onn_runner.compute.twice import twice
 from onn_runner.errors import ConfigError
 
-VALUES = 1 << 17
+VALUES = 1 << 16
 """Values of psi in a tile, per tap."""
 INDEX_BYTES = 1 << 28
 """A larger index of taps is not kept but found again."""
@@ -60,25 +60,25 @@ class _Tapwise(torch.autograd.Function):
         ctx.save_for_backward(x, weight, gain, index.values)
         ctx.call = call
         y = x.new_empty((len(x), len(weight), *sizes))
-        # long sums in one order lose digits
-        total = y.new_empty(y.shape[1:], dtype=torch.float64)
-        for sample in range(len(x)):
-            total.zero_()
-            for window in windows(call, x, weight, VALUES // plan.buffers):
-                seen = _seen(call, at(x, sample, window.inputs, window.seen), weight)
-                for tile in tiles(call, len(weight), window, VALUES // plan.buffers):
+        values = VALUES // plan.buffers
+        for samples in batches(call, x, weight, values):
+            # long sums in one order lose digits
+            total = torch.zeros_like(y[samples].transpose(0, 1), dtype=torch.float64)
+            for window in windows(call, x, weight, samples, values):
+                seen = _seen(call, window.of(x), weight)
+                for tile in tiles(call, len(weight), window, values):
                     w = _weights(tile, weight)
-                    target = total[tile.neurons, window.rows]
+                    target = total[tile.neurons, :, window.rows]
                     for some, place in _views(call, x, weight, window):
                         chosen = index.part(*w.shape[1:3], seen.shape[2])
                         part = at(target, ..., *place)
                         part += plan.summed(tile.block.nodal, w[some], seen, chosen).view_as(part)
-            shape = (-1, *(1,) * len(sizes))
+            shape = (-1, 1, *(1,) * len(sizes))
             if gain is not None:
                 total *= gain.view(shape)
             if bias is not None:
                 total += bias.view(shape)
-            y[sample] = total
+            y[samples] = total.transpose(0, 1)
         return y
 
     @staticmethod
@@ -95,22 +95,23 @@ class _Tapwise(torch.autograd.Function):
         plan = strategy(call.pool, taps(weight))
         index = _Index(kept)
         with torch.autocast(x.device.type, enabled=False):
-            for sample in range(len(x)) if need_x or need_weight else ():
-                for window in windows(call, x, weight, VALUES // plan.buffers):
-                    seen = _seen(call, at(x, sample, window.inputs, window.seen), weight)
+            values = VALUES // plan.buffers
+            for samples in batches(call, x, weight, values) if need_x or need_weight else ():
+                for window in windows(call, x, weight, samples, values):
+                    seen = _seen(call, window.of(x), weight)
                     to_seen = torch.zeros_like(seen)
-                    for tile in tiles(call, len(weight), window, VALUES // plan.buffers):
+                    for tile in tiles(call, len(weight), window, values):
                         w = _weights(tile, weight)
                         to_w = torch.empty_like(w)
                         for some, place in _views(call, x, weight, window):
                             chosen = index.part(*w.shape[1:3], seen.shape[2])
-                            upstream = at(tile.of("y", grad, sample), ..., *place).flatten(1)[:, None]
+                            upstream = at(tile.of("y", grad), ..., *place).flatten(1)[:, None]
                             to_w[some] = plan.pull_back(tile.block.nodal, w[some], seen, upstream, chosen, to_seen)
                         if to_weight is not None:
                             part = tile.of("w", to_weight)
                             part += to_w[..., 0].permute(1, 2, 0).view_as(part)
                     if to_x is not None:
-                        _fold(call, at(to_x, sample, window.inputs, window.seen), to_seen, weight)
+                        _fold(call, window.of(to_x), to_seen, weight)
         return to_x, None if to_weight is None else to_weight.to(weight.dtype), None, to_bias, None
 
 
@@ -138,21 +139,21 @@ def _room(needs: Sequence[bool], x: Tensor, weight: Tensor, plan: Strategy, size
 
 
 def _seen(call: Call, x: Tensor, weight: Tensor) -> Tensor:
-    """What the taps see of a window [c, *S]: [T, c, L]; in a transposed layer all of it and all the same, [1, c, L]."""
+    """What the taps see of a window [c, b, *S]: [T, c, L], L of all samples; all of it, [1, c, L], if transposed."""
     if call.transposed:
         return x.flatten(1)[None].contiguous()
-    return patches(call, x, tuple(weight.shape[2:]), output_size(call, x[None], weight))
+    return patches(call, x, tuple(weight.shape[2:]), output_size(call, x, weight)).flatten(2)
 
 
 def _fold(call: Call, to_x: Tensor, to_seen: Tensor, weight: Tensor) -> None:
-    """Add the gradients to what the taps saw to a window's inputs [c, *S] where they saw it."""
+    """Add the gradients to what the taps saw to a window's inputs [c, b, *S] where they saw it."""
     if call.transposed:
-        to_x += to_seen[0].view_as(to_x)
+        to_x += to_seen[0].view(to_x.shape)
         return
-    sizes = output_size(call, to_x[None], weight)
+    sizes = output_size(call, to_x, weight)
     for part, where in zip(to_seen, tap_slices(call, tuple(weight.shape[2:]), sizes), strict=True):
         target = at(to_x, ..., *where)
-        target += part.view_as(target)
+        target += part.view(target.shape)
 
 
 def _views(call: Call, x: Tensor, weight: Tensor, window: Window) -> Iterator[tuple[slice, tuple[slice, ...]]]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.geometry import inserted, output_size, patches, taps
 from onn_runner.compute.strategy import strategy
-from onn_runner.compute.tiles import tiles, windows
+from onn_runner.compute.tiles import batches, tiles, windows
 from onn_runner.errors import RunError, out_of_memory
 
 Backward = Callable[[Any, Tensor], tuple[Tensor | None, ...]]
@@ -85,12 +85,12 @@ class _Order:
         }
         totals = [x.new_zeros(shapes[kind], dtype=torch.float64) for kind in self.wanted]
         values = VALUES // taps(weight)
-        for sample in range(len(x)):
-            for window in windows(self.call, x, weight, values):
+        for samples in batches(self.call, x, weight, values):
+            for window in windows(self.call, x, weight, samples, values):
                 for tile in tiles(self.call, len(weight), window, values):
-                    parts = [tile.of(kind, tensor, sample) for kind, tensor in zip(self.given, tensors, strict=True)]
+                    parts = [tile.of(kind, tensor) for kind, tensor in zip(self.given, tensors, strict=True)]
                     for kind, total, found in zip(self.wanted, totals, self.of_tile(tile.block, *parts), strict=True):
-                        tile.of(kind, total, sample).add_(found)
+                        tile.of(kind, total).add_(found)
         return tuple(total.to(x.dtype) for total in totals)
 
 
@@ -119,18 +119,18 @@ class _Tilewise(torch.autograd.Function):
 def _definition(call: Call) -> OfTile:
     """sum_c P_t psi(w, x) on a tile."""
 
-    def of_tile(block: Block, x: Tensor, weight: Tensor) -> tuple[Tensor]:  # [c, *S], [o, c, *k] -> [o, *S']
-        kernel = tuple(weight.shape[2:])
-        sizes = output_size(call, x[None], weight)
+    def of_tile(block: Block, x: Tensor, weight: Tensor) -> tuple[Tensor]:  # [c, b, *S], [o, c, *k] -> [o, b, *S']
+        kernel, size = tuple(weight.shape[2:]), tuple(x.shape[2:])
+        sizes = output_size(call, x, weight)
         mask = None
         if call.transposed:
-            index, mask = inserted(call, kernel, tuple(x.shape[1:]), x.device)
-            seen = x.flatten(1)[:, index].transpose(0, 1)
+            index, mask = inserted(call, kernel, size, x.device)
+            seen, mask = x.flatten(2)[:, :, index].permute(2, 0, 1, 3).flatten(2), mask.repeat(1, x.shape[1])
         else:
-            seen = patches(call, x, kernel, sizes)
+            seen = patches(call, x, kernel, sizes).flatten(2)
         w = weight.flatten(2).permute(2, 0, 1)[..., None]
         values = strategy(call.pool, taps(weight)).pooled(block.nodal, w, seen[:, None], mask)
-        return (values.sum(1).view(-1, *sizes),)
+        return (values.sum(1).view(len(weight), -1, *sizes),)
 
     return of_tile
 

@@ -94,20 +94,22 @@ def test_tiles_hold_each_product_once(shape, values, monkeypatch):
     blocks = (Block("a", ops.Multiply(), 0, 5), Block("b", ops.Sine(), 5, 6))
     call = Call(blocks, ops.Sum(), stride, dilation, groups, transposed=transposed)
     weight = torch.zeros(6, 4 // groups, *(3, 2)[: len(size)])
-    x = torch.zeros(2, 4, *size)
+    x = torch.zeros(3, 4, *size)
     ones = Call((Block("mul", ops.Multiply(), 0, 6),), ops.Sum(), stride, dilation, groups, transposed=transposed)
     expected = reference.run(ones, torch.ones_like(x), torch.ones_like(weight), None, None, Memory())
-    counted, pairs = torch.zeros_like(expected[1]), torch.zeros_like(weight)
-    for window in tiles.windows(call, x, weight, values):
-        for tile in tiles.tiles(call, 6, window, values):
-            assert tile.block.start <= tile.neurons.start < tile.neurons.stop <= tile.block.stop
-            part = Call((Block("mul", ops.Multiply(), 0, len(weight[tile.neurons])),), *call_rest(call))
-            seen = torch.ones_like(tile.of("x", x, 1))[None]
-            kernel = torch.ones_like(tile.of("w", weight))
-            tile.of("y", counted[None])[...] += reference.run(part, seen, kernel, None, None, Memory())[0]
-            tile.of("w", pairs)[...] += seen[0, 0].numel()
-    assert torch.equal(counted, expected[1])
-    assert bool((pairs > 0).all())
+    counted, pairs = torch.zeros_like(expected), torch.zeros_like(weight)
+    for samples in tiles.batches(call, x, weight, values):
+        for window in tiles.windows(call, x, weight, samples, values):
+            for tile in tiles.tiles(call, 6, window, values):
+                assert tile.block.start <= tile.neurons.start < tile.neurons.stop <= tile.block.stop
+                part = Call((Block("mul", ops.Multiply(), 0, len(weight[tile.neurons])),), *call_rest(call))
+                seen = torch.ones_like(tile.of("x", x)).transpose(0, 1)
+                kernel = torch.ones_like(tile.of("w", weight))
+                found = reference.run(part, seen, kernel, None, None, Memory())
+                tile.of("y", counted)[...] += found.transpose(0, 1)
+                tile.of("w", pairs)[...] += len(seen)
+    assert torch.equal(counted, expected)
+    assert bool((pairs >= len(x)).all())
 
 
 def call_rest(call):
