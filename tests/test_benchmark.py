@@ -96,22 +96,39 @@ def test_a_wrong_kernel_is_not_timed(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("table", ["self_onn", "network", "quadratic"])
+@pytest.mark.parametrize(
+    ("table", "module", "layer"),
+    [("self_onn", "polynomials", "SelfONNLayer"), ("network", "networks", "OperationalLayer")],
+)
 def test_a_wrong_layer_is_not_timed(
-    table: str, script: ModuleType, part: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    table: str,
+    module: str,
+    layer: str,
+    script: ModuleType,
+    part: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = {"self_onn": "SelfONNLayer", "network": "OperationalLayer", "quadratic": "QuadraticLayer"}[table]
-    module = {"self_onn": "polynomials", "network": "networks", "quadratic": "products"}[table]
-    layer = getattr(part(module), name)
-    right = layer.respond
-
-    def wrong(self: Any, x: Tensor) -> Tensor:
-        y: Tensor = right(self, x)
-        # the mode of memory that the others are compared with stays right
-        return y if getattr(self, "memory", None) == "keep" else y * (1 + 1e-4)
-
-    monkeypatch.setattr(layer, "respond", wrong)
+    kind = getattr(part(module), layer)
+    right = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, x: right(self, x) * (1 + 1e-4))
     assert run(script, table) == 1
+
+
+@pytest.mark.parametrize("mode", ["save_conv", "recompute"])
+def test_a_wrong_mode_of_memory_is_not_timed(
+    mode: str, script: ModuleType, part: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = part("products")
+    right = products.layer_of
+
+    def wrong(shape: Any, form: str, norm: str, memory: str, device: str) -> torch.nn.Module:
+        layer: torch.nn.Module = right(shape, form, norm, memory, device)
+        if memory == mode:
+            layer.get_parameter("bias").data += 1e-4
+        return layer
+
+    monkeypatch.setattr(products, "layer_of", wrong)
+    assert run(script, "quadratic") == 1
 
 
 @pytest.mark.skipif(
