@@ -18,6 +18,7 @@ from onn_runner.compute import exported, opaque, stacked, transforms
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.choice import KERNELS, check, decide, perform
 from onn_runner.compute.opaque import Handle
+from onn_runner.errors import ConfigError
 
 __all__ = ["KERNELS", "Block", "Call", "Handle", "Memory", "check", "run"]
 
@@ -35,7 +36,7 @@ def run(
     """A_o sum_c P_t psi(w, x) + b_o by the kernel that `memory.requested` names; `memory` tells which and why.
 
     Single and double precision are computed as they are; under autocast and for half-precision tensors all is done in
-    single precision. torch.compile takes a layer with a `handle` in without a graph break.
+    single precision. torch.compile takes a layer in without a graph break; it must have a `handle`.
 
     Raises ConfigError where the named kernel refuses, or where the kernel's window does not fit.
     """
@@ -66,20 +67,10 @@ def _run(
 ) -> Tensor:
     if torch.compiler.is_exporting():
         return exported.run(call, x, weight, gain, bias, memory)
-    if torch.compiler.is_compiling() and handle is not None:
+    if torch.compiler.is_compiling():
+        if handle is None:
+            raise ConfigError("torch.compile cannot take in a layer without a handle: use OperationalLayer")
         return opaque.run(handle, x, weight, gain, bias, training=memory.training)
-    return _serve(call, x, weight, gain, bias, memory)
-
-
-@torch.compiler.disable
-def _serve(
-    call: Call,
-    x: Tensor,
-    weight: Tensor,
-    gain: Tensor | None,
-    bias: Tensor | None,
-    memory: Memory,
-) -> Tensor:
     if transforms.active():
         return stacked.run(call, x, weight, gain, bias, memory)
     return perform(decide(call, x, weight, gain, memory), call, x, weight, gain, bias, memory)

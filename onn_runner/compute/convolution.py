@@ -60,7 +60,7 @@ class _Convolution(torch.autograd.Function):
 
         def first() -> plain.Gradients:
             with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-                return _gradients(call, expansion, x, weight, gain, grad.contiguous(), needs)
+                return gradients(call, expansion, x, weight, gain, grad.contiguous(), needs)
 
         if torch.is_grad_enabled():
             found = plain.gradients(call, x, weight, gain, expansion, grad, needs, first=first)
@@ -69,7 +69,7 @@ class _Convolution(torch.autograd.Function):
         return found[0], found[1], None, found[2], None, None
 
 
-def _gradients(
+def gradients(
     call: Call,
     expansion: Expansion,
     x: Tensor,

@@ -98,7 +98,7 @@ def _backward(
     with _as_usual(x), torch.no_grad():
         if decision.expansion is not None:
             wanted = need_x, need_weight, need_bias
-            found = convolution._gradients(
+            found = convolution.gradients(
                 layer.call, decision.expansion, x.contiguous(), weight, gain, grad.contiguous(), wanted
             )
         else:
