@@ -12,14 +12,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from onn_runner.compute import fourier
-from onn_runner.compute.base import Call
+from onn_runner.compute.base import Block, Call
 from onn_runner.compute.correlation import by_fourier
 
-CLEARLY = 0.7
-"""Another kernel is clearly cheaper where its estimate is below this part: estimates are about so exact."""
+CLEARLY = 0.85
+"""Another kernel is clearly cheaper where its estimate is below this part: estimates are off by a fifth."""
 
-POSITIONS, VALUES = 1 << 12, 1 << 17
-"""About what tapwise computes at once, per tap."""
+VALUES = 1 << 16
+"""About as many values of psi tapwise computes at once, per tap."""
 
 CLASSES: Mapping[str, str] = {
     "Multiply": "plain",
@@ -34,6 +34,9 @@ CLASSES: Mapping[str, str] = {
 """What a value of psi costs, by the operator's type: as a product, one function of w x (`smooth`: all that are not
 named, a user's too), several steps, or a slow function."""
 
+EFFORTS = {"composed": 2.0}
+"""Of a sample of psi for the coefficients, beside those of other classes."""
+
 SELECTING = ("maximum", "minimum", "median")
 
 Amounts = dict[str, float]
@@ -41,21 +44,21 @@ Amounts = dict[str, float]
 PRICES: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "cpu": {
         "chebyshev": {
-            "call": 4e5, "bank": 2e5, "sample": 17.0, "basis": 3.0, "map": 1.0, "mac": 0.08, "spectrum": 15.0,
-            "output": 0.3,
+            "call": 1e5, "product": 4e5, "bank": 7.5e5, "map": 0.5, "sample": 26.0, "basis": 2.0, "mac": 0.08,
+            "spectrum": 14.0, "output": 3.0,
         },
         "tapwise": {
-            "call": 1.1e5, "window": 8e4, "step": 7e4, "patch": 1.2, "plain": 1.4, "smooth": 7.0, "composed": 10.0,
-            "steep": 28.0, "choose": 3.0,
+            "call": 5e4, "tile": 1.6e5, "step": 4.6e4, "patch": 1.0, "plain": 0.8, "smooth": 4.0, "composed": 9.0,
+            "steep": 13.0, "choose": 3.0,
         },
     },
     "cuda": {
         "chebyshev": {
-            "call": 1e6, "bank": 6e5, "sample": 0.1, "basis": 0.02, "map": 0.02, "mac": 2e-4, "spectrum": 2e-2,
-            "output": 0.01,
+            "call": 5e5, "product": 5e5, "bank": 1e6, "map": 0.02, "sample": 0.1, "basis": 0.02, "mac": 2e-4,
+            "spectrum": 0.02, "output": 0.01,
         },
         "tapwise": {
-            "call": 2e5, "window": 4e5, "step": 2e5, "patch": 0.02, "plain": 0.04, "smooth": 0.05, "composed": 0.08,
+            "call": 2e5, "tile": 6e5, "step": 2e5, "patch": 0.02, "plain": 0.04, "smooth": 0.05, "composed": 0.08,
             "steep": 0.05, "choose": 0.1,
         },
         "fused": {"call": 4e5, "plain": 5e-4, "smooth": 2e-3, "composed": 4e-3, "steep": 3e-3, "choose": 2e-3},
@@ -112,22 +115,14 @@ def amounts(
     values = _values(call, x_shape, weight_shape)
     if kernel == "fused":
         return {"call": float(len(call.blocks)), **values}
-    batch, channels = x_shape[:2]
-    positions, inputs, taps = _positions(call, x_shape, weight_shape), weight_shape[1], math.prod(weight_shape[2:])
-    # cut as tapwise cuts it: windows of one sample and group, tiles of neurons that see one, and in those tap by tap
-    length = max(1, min(positions, POSITIONS))
-    width = max(1, min(inputs, VALUES // length))
-    windows = batch * call.groups * math.ceil(positions / length) * math.ceil(inputs / width)
-    most = max(1, VALUES // ((4 if call.pool.name in SELECTING else 1) * width * length))
-    tiles = sum(math.ceil((block.stop - block.start) / call.groups / most) for block in call.blocks)
-    patch = batch * channels * taps * positions
-    return {
-        "call": 1.0,
-        "window": float(windows),
-        "step": float(windows * tiles * taps),
-        "patch": float(patch),
-        **values,
-    }
+    taps, positions = math.prod(weight_shape[2:]), x_shape[0] * _positions(call, x_shape, weight_shape)
+    # a tile: some neurons of one operator and group, of some channels and positions; in it tap by tap
+    tiles = sum(
+        call.groups * math.ceil((block.stop - block.start) / call.groups * weight_shape[1] * positions / VALUES)
+        for block in call.blocks
+    )
+    patch = x_shape[1] * taps * positions
+    return {"call": 1.0, "tile": float(tiles), "step": float(tiles * taps), "patch": float(patch), **values}
 
 
 def _values(call: Call, x_shape: Sequence[int], weight_shape: Sequence[int]) -> Amounts:
@@ -136,25 +131,33 @@ def _values(call: Call, x_shape: Sequence[int], weight_shape: Sequence[int]) -> 
     found = {"plain": 0.0, "smooth": 0.0, "composed": 0.0, "steep": 0.0, "choose": 0.0}
     for block in call.blocks:
         count = (block.stop - block.start) * per_neuron
-        found[CLASSES.get(type(block.nodal).__name__, "smooth")] += count
+        found[_class(block)] += count
         if call.pool.name in SELECTING:
             found["choose"] += count
     return found
+
+
+def _class(block: Block) -> str:
+    return CLASSES.get(type(block.nodal).__name__, "smooth")
 
 
 def _expanded(
     call: Call, x_shape: Sequence[int], weight_shape: Sequence[int], terms: Sequence[tuple[int, int]]
 ) -> Amounts:
     batch, positions = x_shape[0], _positions(call, x_shape, weight_shape)
+    effort = sum(EFFORTS.get(_class(block), 1.0) * (block.stop - block.start) for block in call.blocks)
+    effort /= call.blocks[-1].stop
     inputs, per_neuron = math.prod(x_shape), math.prod(weight_shape[1:])
-    found = {"call": 1.0, "bank": float(len(terms)), "map": float(inputs)}
-    found |= dict.fromkeys(("sample", "basis", "mac", "spectrum", "output"), 0.0)
+    found = {"call": 1.0, "map": float(inputs)}
+    found |= dict.fromkeys(("product", "bank", "sample", "basis", "mac", "spectrum", "output"), 0.0)
     for members, neurons in terms:
         maps = (batch, members * x_shape[1], *x_shape[2:])
         kernel = (neurons, members * weight_shape[1], *weight_shape[2:])
         # convolutions compute eight neurons of a group at once
         wide = math.ceil(neurons / call.groups / 8) * 8 * call.groups
-        found["sample"] += (members + 1) * neurons * per_neuron
+        # one member is nearly always that of a product, whose coefficients are the weights
+        found["product" if members == 1 else "bank"] += 1
+        found["sample"] += (members + 1) * neurons * per_neuron * effort if members > 1 else 0
         found["basis"] += members * inputs
         if by_fourier(call, maps, kernel):
             rows, columns = (fourier.fast_size(size) for size in x_shape[2:])
