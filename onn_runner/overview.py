@@ -54,9 +54,9 @@ def show_device(out: Console, experiment: Experiment, count: int) -> None:
 
 
 def example_batch(experiment: Experiment, folds: Sequence[Fold]) -> torch.Tensor:
-    """One real training item, so that what computes each layer is chosen for real ranges."""
-    item = experiment.source.training(folds[0].train[:1], key=("example",))[0]
-    return item["input"][None]
+    """A batch of real training items, so that what computes each layer is chosen for real ranges and sizes."""
+    items = experiment.source.training(folds[0].train[: experiment.settings.batch_size], key=("example",))
+    return torch.stack([items[index]["input"] for index in range(min(len(items), experiment.settings.batch_size))])
 
 
 def show_summary(out: Console, summary: Summary) -> None:

@@ -18,7 +18,6 @@ from onn_runner.compute import exported, opaque, stacked, transforms
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.choice import KERNELS, check, decide, perform
 from onn_runner.compute.opaque import Handle
-from onn_runner.errors import ConfigError
 
 __all__ = ["KERNELS", "Block", "Call", "Handle", "Memory", "check", "run"]
 
@@ -36,7 +35,7 @@ def run(
     """A_o sum_c P_t psi(w, x) + b_o by the kernel that `memory.requested` names; `memory` tells which and why.
 
     Single and double precision are computed as they are; under autocast and for half-precision tensors all is done in
-    single precision. torch.compile takes a layer in without a graph break; it must have a `handle`.
+    single precision. torch.compile takes a layer in without a graph break if it has a `handle`; others it cannot follow.
 
     Raises ConfigError where the named kernel refuses, or where the kernel's window does not fit.
     """
@@ -67,9 +66,7 @@ def _run(
 ) -> Tensor:
     if torch.compiler.is_exporting():
         return exported.run(call, x, weight, gain, bias, memory)
-    if torch.compiler.is_compiling():
-        if handle is None:
-            raise ConfigError("torch.compile cannot take in a layer without a handle: use OperationalLayer")
+    if torch.compiler.is_compiling() and handle is not None:
         return opaque.run(handle, x, weight, gain, bias, training=memory.training)
     if transforms.active():
         return stacked.run(call, x, weight, gain, bias, memory)

@@ -78,7 +78,7 @@ def summarise(
     hooks = [layer.register_forward_hook(_recorder(rows, name), with_kwargs=False) for name, layer in layers_of(trial)]
     first = next(trial.parameters(), example)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        result = trial(example[:1].to(first.device, first.dtype))
+        result = trial(example.to(first.device, first.dtype))
     for hook in hooks:
         hook.remove()
     parameters = sum(p.numel() for p in network.parameters())
