@@ -35,7 +35,7 @@ def run(
     """A_o sum_c P_t psi(w, x) + b_o by the kernel that `memory.requested` names; `memory` tells which and why.
 
     Single and double precision are computed as they are; under autocast and for half-precision tensors all is done in
-    single precision. torch.compile takes a layer in without a graph break if it has a `handle`; others it cannot follow.
+    single precision. torch.compile takes a layer with a `handle` in without a graph break, others not.
 
     Raises ConfigError where the named kernel refuses, or where the kernel's window does not fit.
     """

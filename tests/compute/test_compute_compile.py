@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from onn_runner import compute, ops
+from onn_runner import ops
 from onn_runner.compute import Handle, Memory, opaque
 from onn_runner.errors import ConfigError, RunError
 from onn_runner.model.base import LayerSpec
