@@ -15,8 +15,9 @@ from onn_runner.compute import fourier
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.correlation import by_fourier
 
-CLEARLY = 0.85
-"""Another kernel is clearly cheaper where its estimate is below this part: estimates are off by a fifth."""
+CLEARLY = 0.7
+"""Another kernel is clearly cheaper where its estimate is below this part. Estimates are off by a fifth; where kernels
+are closer than that, it does not matter which of them serves, and nothing changes with small changes of a batch."""
 
 VALUES = 1 << 16
 """About as many values of psi tapwise computes at once, per tap."""
