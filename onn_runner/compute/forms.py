@@ -41,7 +41,7 @@ FORMS: dict[type[Nodal], Form] = {
     nodal.Sine: Form(lambda psi, z: torch.cos(psi.k * z) * psi.k),
     nodal.Exponential: Form(lambda psi, z: torch.exp(z), lambda z: z),
     nodal.Sinh: Form(lambda psi, z: _cosh(psi.k * z) * psi.k, lambda z: z),
-    gop.Exponential: Form(lambda psi, z: torch.exp(z) * (z.abs() <= gop.LIMIT), _clipped),
+    gop.Exponential: Form(lambda psi, z: torch.exp(_clipped(z)) * (z.abs() <= gop.LIMIT), _clipped),
 }
 
 

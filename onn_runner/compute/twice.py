@@ -24,7 +24,7 @@ Backward = Callable[[Any, Tensor], tuple[Tensor | None, ...]]
 OfTile = Callable[..., tuple[Tensor, ...]]
 """(block, tensors of a tile) -> tensors of a tile, by operations that autograd can follow."""
 
-VALUES = 1 << 16
+VALUES = 1 << 18
 """Values of psi in a tile, over all taps; autograd keeps several tensors of that size."""
 
 

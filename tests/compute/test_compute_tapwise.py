@@ -44,6 +44,11 @@ def test_the_slope_of_sinh_is_finite_where_sinh_is(dtype):
     torch.testing.assert_close(slope, torch.cosh(z), rtol=100 * torch.finfo(dtype).eps, atol=0.0)
 
 
+def test_there_is_no_slope_where_gop_clips():
+    z = torch.tensor([-200.0, -11.0, 11.0, 200.0])
+    assert not forms.FORMS[gop.Exponential].slope(gop.Exponential(), z).any()
+
+
 def test_a_derived_operator_is_not_taken_for_its_base():
     class Falling(ops.Multiply):
         def __call__(self, w, x):

@@ -88,6 +88,18 @@ def test_a_gradient_penalty_trains_as_by_the_definition():
     torch.testing.assert_close(step(tapwise), step(compute.reference), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_a_penalty_on_one_gradient_alone(wanted):
+    def penalty(kernel):
+        run, inputs = layer("sum")
+        leaf = inputs[wanted]
+        run_on = [t if t is leaf else t.detach() for t in inputs]
+        (first,) = torch.autograd.grad(run(*run_on, kernel=kernel).square().sum(), leaf, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), leaf)
+
+    torch.testing.assert_close(penalty(tapwise), penalty(compute.reference))
+
+
 def test_without_a_second_derivative_the_gradients_are_the_fast_ones():
     run, (x, weight, bias) = layer("maximum")
     plain = torch.autograd.grad(run(x, weight, bias).sum(), (x, weight, bias))
