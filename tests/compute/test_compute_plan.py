@@ -66,11 +66,11 @@ def test_the_exact_kernel_serves_where_it_is_clearly_cheaper(case, made):
 
 
 def test_what_is_cheaper_is_weighed_again_for_larger_batches(case, made):
-    small = case([ops.Gaussian()], **TINY)
-    large = case([ops.Gaussian()], **{**TINY, "size": (200, 200), "batch": 8})
+    small = case([ops.Gaussian()], **{**TINY, "channels": (1, 8)})
+    large = case([ops.Gaussian()], **{**TINY, "channels": (1, 8), "size": (200, 200), "batch": 8})
     for layer in (small, large):
         # so that one plan covers both
-        layer.weight, layer.x = torch.ones(1, 1, 1, 1), layer.x.clamp(-0.5, 0.5)
+        layer.weight, layer.x = torch.ones(8, 1, 1, 1), layer.x.clamp(-0.5, 0.5)
         layer.x[0, 0, 0, :2] = torch.tensor([0.5, -0.5])
     memory = Memory()
     chosen = []
