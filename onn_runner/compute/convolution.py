@@ -147,14 +147,14 @@ class _Layer:
         for position, (bank, kernel) in enumerate(zip(self.banks, self.weights, strict=True)):
             members, means = self._members(x, bank)
             seen = self._take(grad, bank)
-            if to_weights is not None:
-                total = to_weights[position]
-                correlation.add_to_weight(total, seen, members, kernel, self.call)
-                if means is not None:
-                    _add_shift(total, seen, means, x, kernel, self.call)
-            if to_x is not None:
-                to_members = correlation.to_members(seen, members, kernel, self.call)
-                del members
+            total = None if to_weights is None else to_weights[position]
+            to_members = correlation.backward(
+                seen, members, kernel, self.call, total=total, need_members=to_x is not None
+            )
+            del members
+            if total is not None and means is not None:
+                _add_shift(total, seen, means, x, kernel, self.call)
+            if to_x is not None and to_members is not None:
                 found = self._pull_back(x, to_members, bank)
                 if position == 0:
                     to_x.copy_(found)
@@ -287,7 +287,7 @@ def _per_tap(grad: Tensor, x: Tensor, kernel: Tensor, call: Call) -> Tensor:
     """The gradients to constants per tap, [O, *k] in float64, of a transposed layer."""
     ones = torch.ones((len(x), 1, *x.shape[2:]), dtype=torch.float64, device=x.device)
     total = grad.new_zeros((grad.shape[1], 1, *kernel.shape[2:]), dtype=torch.float64)
-    correlation.add_to_weight(total, grad.double(), ones, total, replace(call, groups=1))
+    correlation.backward(grad.double(), ones, total, replace(call, groups=1), total=total, need_members=False)
     return total[:, 0]
 
 

@@ -1,8 +1,8 @@
 """The linear map of a layer, y[o,p] = sum over c, t of a[o,c,t] e[c,p+t], and its gradients, as accurate as it is fast.
 
-Directly by torch's convolution, or by `fourier` where a kernel is large and channels are few. Three sums are cut, since
-a long one in single precision loses digits: the forward one over taps, by rows of the kernel; the one over positions,
-of gradients to weights; and that one over tiles, in float64.
+Directly by torch's convolution, by `fourier` where a kernel is large and channels are few, or by `few_outputs`. Sums
+are cut, since a long one in single precision loses digits: the forward one over taps, by rows of the kernel; the one
+over positions, of gradients to weights; and that one over tiles, in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from onn_runner.compute import fourier
+from onn_runner.compute import few_outputs, fourier
 from onn_runner.compute.base import Call
 
 TAPS = 32
@@ -39,8 +39,10 @@ def forward(members: Tensor, kernel: Tensor, offset: Tensor, call: Call) -> Tens
             members, swapped(kernel, call), offset, list(call.stride), none, list(call.dilation), True, none,
             call.groups
         )  # fmt: skip
+    if _few(members, kernel, call):
+        return few_outputs.forward(members, kernel, call).add_(offset.view(-1, *(1,) * len(call.stride)))
     if by_fourier(call, tuple(members.shape), tuple(kernel.shape)):
-        return fourier.forward(members, kernel) + offset.view(-1, 1, 1)
+        return fourier.forward(members, kernel).add_(offset.view(-1, 1, 1))
     total: Tensor | None = None
     for start, stop in _rows(tuple(kernel.shape[2:])):
         first = start * call.dilation[0]
@@ -53,28 +55,53 @@ def forward(members: Tensor, kernel: Tensor, offset: Tensor, call: Call) -> Tens
     return total
 
 
-def to_members(grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> Tensor:
-    """The gradient to the members from that to y."""
-    if not call.transposed and by_fourier(call, tuple(members.shape), tuple(kernel.shape)):
-        return fourier.to_input(grad, kernel, members)
-    return _backward(grad, members, kernel, call, [True, False, False])[0]
+def backward(
+    grad: Tensor,  # [b, O, *S']
+    members: Tensor,  # [b, G C', *S]
+    kernel: Tensor,  # [O, C', *k]
+    call: Call,
+    *,
+    total: Tensor | None,  # [O, C', *k], float64
+    need_members: bool,
+) -> Tensor | None:
+    """The gradient to the members, if it is needed; that to the kernel is added to `total`, if there is one."""
+    few_weights = total is not None and kernel[0].numel() <= FEW
+    if _few(members, kernel, call):
+        if total is not None:
+            exact = grad.double(), members.double(), kernel.double()
+            total += few_outputs.to_weight(*(exact if few_weights else (grad, members, kernel)), call)
+        return few_outputs.to_input(grad, kernel, members, call) if need_members else None
+    if by_fourier(call, tuple(members.shape), tuple(kernel.shape)):
+        needs = need_members, total is not None and not few_weights
+        to_members, to_weight = fourier.backward(grad, members, kernel, needs)
+        if total is not None and to_weight is not None:
+            total += to_weight
+        if not few_weights:
+            return to_members
+    elif need_members:
+        to_members = _backward(grad, members, kernel, call, [True, False, False])[0]
+    else:
+        to_members = None
+    if total is not None:
+        _add_to_weight(total, grad, members, kernel, call)
+    return to_members
 
 
-def add_to_weight(total: Tensor, grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> None:
-    """Add the gradient to the kernel to `total` [O, C', *k], in float64."""
-    if kernel[0].numel() <= FEW:
-        grad, members, kernel = grad.double(), members.double(), kernel.double()
-    elif not call.transposed and by_fourier(call, tuple(members.shape), tuple(kernel.shape)):
-        total += fourier.to_weight(grad, members, tuple(kernel.shape[2:]))
-        return
-    if kernel.dtype == torch.float64:
-        pairs = iter([(grad, members)])
+def _add_to_weight(total: Tensor, grad: Tensor, members: Tensor, kernel: Tensor, call: Call) -> None:
+    """Add the gradient to the kernel by torch's convolution, as many positions at a time as may be."""
+    if kernel[0].numel() <= FEW or kernel.dtype == torch.float64:
+        pairs = iter([(grad.double(), members.double())])
+        kernel = kernel.double()
     elif call.transposed:
         pairs = ((seen, part) for part, seen in _parts(members, grad, kernel, call))
     else:
         pairs = _parts(grad, members, kernel, call)
     for seen, part in pairs:
         total += _backward(seen, part, kernel, call, [False, True, False])[1]
+
+
+def _few(members: Tensor, kernel: Tensor, call: Call) -> bool:
+    return members.device.type == "cpu" and few_outputs.serves(call, tuple(kernel.shape))
 
 
 @lru_cache(maxsize=1024)

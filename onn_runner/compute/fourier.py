@@ -26,26 +26,23 @@ def forward(
     return y[..., :rows, :columns].contiguous()
 
 
-def to_input(
-    grad: Tensor,  # [B, O, *S']
-    weight: Tensor,  # [O, C, *k]
-    like: Tensor,  # [B, C, H, W]
-) -> Tensor:
-    """The gradient to x."""
-    size = _size(like)
-    product = _contract(torch.fft.rfft2(grad, size), _of_weight(weight, size), "bohw,ochw->bchw")
-    return torch.fft.irfft2(product, size)[..., : like.shape[2], : like.shape[3]]
-
-
-def to_weight(
+def backward(
     grad: Tensor,  # [B, O, *S']
     x: Tensor,  # [B, C, H, W]
-    kernel: tuple[int, ...],
-) -> Tensor:  # [O, C, *k]
-    """The gradient to the weights."""
+    weight: Tensor,  # [O, C, *k]
+    needs: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients to x and to the weights, those that are needed."""
     size = _size(x)
-    spectrum = _contract(torch.fft.rfft2(grad, size).conj(), torch.fft.rfft2(x, size), "bohw,bchw->ochw")
-    return _weight_of(spectrum, size, kernel)
+    spectrum = torch.fft.rfft2(grad, size)
+    to_x = to_weight = None
+    if needs[0]:
+        product = _contract(spectrum, _of_weight(weight, size), "bohw,ochw->bchw")
+        to_x = torch.fft.irfft2(product, size)[..., : x.shape[2], : x.shape[3]]
+    if needs[1]:
+        product = _contract(spectrum.conj(), torch.fft.rfft2(x, size), "bohw,bchw->ochw")
+        to_weight = _weight_of(product, size, tuple(weight.shape[2:]))
+    return to_x, to_weight
 
 
 def _contract(a: Tensor, b: Tensor, equation: str) -> Tensor:

@@ -2,13 +2,14 @@
 
 import dataclasses
 import itertools
+import math
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from onn_runner import ops
-from onn_runner.compute import Block, Call, correlation, fourier
+from onn_runner.compute import Block, Call, correlation, few_outputs, fourier
 
 
 def uniform(*shape, seed=0, dtype=torch.float32):
@@ -35,8 +36,10 @@ def test_fourier_is_a_convolution(size, kernel, batch, inputs, outputs):
     to_x, to_weight = torch.autograd.grad(y, (x, weight), grad)
     # double precision: some 1e-16 for each factor of 2 of the size
     torch.testing.assert_close(fourier.forward(x, weight), y, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(fourier.to_input(grad, weight, x), to_x, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(fourier.to_weight(grad, x, kernel), to_weight, rtol=1e-12, atol=1e-11)
+    found = fourier.backward(grad, x, weight, (True, True))
+    torch.testing.assert_close(found[0], to_x, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[1], to_weight, rtol=1e-12, atol=1e-11)
+    assert fourier.backward(grad, x, weight, (True, False))[1] is None
 
 
 def test_fourier_in_single_precision_is_nearer_than_the_convolution():
@@ -96,11 +99,39 @@ def test_maps_and_gradients(options, kernel, monkeypatch):
     for positions in (20, 100, 4096):
         monkeypatch.setattr(correlation, "POSITIONS", positions)
         total = torch.zeros_like(weight, dtype=torch.float64)
-        correlation.add_to_weight(total, grad, x, weight, call)
+        to_members = correlation.backward(grad, x, weight, call, total=total, need_members=True)
         # single precision; sums of some thousand products
         assert relative(total, to_weight) < 1e-6
+        assert relative(to_members, to_x) < 1e-6
     assert relative(correlation.forward(x, weight, offset, call), exact.detach()) < 1e-6
-    assert relative(correlation.to_members(grad, x, weight, call), to_x) < 1e-6
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 4])
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 4), (5, 3), (7, 7), (5,), (2, 3, 2)])
+@pytest.mark.parametrize("dilated", [False, True])
+def test_few_outputs(outputs, kernel, dilated, monkeypatch):
+    dims = len(kernel)
+    call = call_of(outputs, stride=(1,) * dims, dilation=((2, 1, 2) if dilated else (1, 1, 1))[:dims])
+    x, weight = uniform(2, 9, *(15, 17, 5)[:dims], seed=3), uniform(outputs, 9, *kernel, seed=4)
+    assert few_outputs.serves(call, tuple(weight.shape)) == (outputs * math.prod(kernel) <= 64)
+    xd, wd = x.double().requires_grad_(), weight.double().requires_grad_()
+    convolution = (F.conv1d, F.conv2d, F.conv3d)[dims - 1]
+    exact = convolution(xd, wd, dilation=call.dilation)
+    grad = uniform(*exact.shape, seed=6)
+    to_x, to_weight = torch.autograd.grad(exact, (xd, wd), grad.double())
+    monkeypatch.setattr(few_outputs, "POSITIONS", 50)
+    # single precision; sums of some hundred products
+    assert relative(few_outputs.forward(x, weight, call), exact.detach()) < 1e-6
+    assert relative(few_outputs.to_input(grad, weight, x, call), to_x) < 1e-6
+    assert relative(few_outputs.to_weight(grad, x, weight, call), to_weight) < 1e-6
+
+
+def test_few_outputs_are_no_more_than_four_of_stride_one():
+    assert few_outputs.serves(call_of(1), (1, 64, 3, 3))
+    for other in ({"stride": (2, 1)}, {"groups": 2}, {"transposed": True}):
+        assert not few_outputs.serves(call_of(2, **other), (2, 64, 3, 3))
+    assert not few_outputs.serves(call_of(5), (5, 64, 3, 3))
+    assert not few_outputs.serves(call_of(1), (1, 64, 9, 9))
 
 
 def test_sums_over_many_taps_are_cut():
