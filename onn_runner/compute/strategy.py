@@ -183,7 +183,7 @@ def strategy(pool: Pool, count: int) -> Strategy:
     if pool.name in ("sum", "mean"):
         return Summed(pool, count, factor=pool_factor(pool, count))
     if pool.name in ranks:
-        buffers = 1 if ranks[pool.name] in (0, count - 1) else max(1, count // 8)
+        buffers = 1 if ranks[pool.name] in (0, count - 1) else max(2, count // 8)
         return Selected(pool, count, buffers, True, factor=pool_factor(pool, count), rank=ranks[pool.name])
     return Differentiated(pool, count, buffers=2 * count)
 
