@@ -28,6 +28,8 @@ from benchmarks import costs, networks, polynomials, pooled, products, report, s
 from benchmarks.gate import GateError
 from benchmarks.measure import Settings, peak_of
 
+from onn_runner.trainer.device import matmul_precision, threads
+
 TABLES: Mapping[str, ModuleType] = {
     module.NAME: module for module in (sums, pooled, polynomials, products, networks, costs)
 }
@@ -103,9 +105,9 @@ def measure(options: argparse.Namespace) -> None:
 def memory_of(path: Path) -> None:
     """In a process of its own: print the peak of the step that `measure.peak` wrote down."""
     case = torch.load(path, weights_only=True)
-    torch.set_num_threads(case["threads"])
-    warm_up, prepare = TABLES[case["table"]].memory_case(case)
-    print(peak_of(warm_up, prepare, case))
+    with threads(case["threads"]), matmul_precision("fp32"):
+        warm_up, prepare = TABLES[case["table"]].memory_case(case)
+        print(peak_of(warm_up, prepare, case))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -114,13 +116,12 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.memory_of:
         memory_of(options.memory_of)
         return 0
-    if options.threads:
-        torch.set_num_threads(options.threads)
     if options.read:
         keep(report.read(options.read), options)
         return 0
     try:
-        measure(options)
+        with threads(options.threads), matmul_precision("fp32"):
+            measure(options)
     except GateError as error:
         say(f"{error}; nothing is timed")
         return 1
