@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onn_runner.compute import exported, opaque, stacked, transforms
+from onn_runner.compute import exported, opaque, transforms
 from onn_runner.compute.base import Block, Call, Memory
 from onn_runner.compute.choice import KERNELS, check, decide, perform
 from onn_runner.compute.opaque import Handle
@@ -69,5 +69,8 @@ def _run(
     if torch.compiler.is_compiling() and handle is not None:
         return opaque.run(handle, x, weight, gain, bias, training=memory.training)
     if transforms.active():
+        # it asks for torch's compiler, whose import takes a second that most runs need not spend
+        from onn_runner.compute import stacked
+
         return stacked.run(call, x, weight, gain, bias, memory)
     return perform(decide(call, x, weight, gain, memory), call, x, weight, gain, bias, memory)

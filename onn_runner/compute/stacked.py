@@ -20,6 +20,7 @@ CHECKED = 8
 """A new plan is run on so many elements of a stack at most, evenly spread over it."""
 
 
+@torch.compiler.disable
 def run(
     call: Call,
     x: Tensor,  # [B, C, *S], padded

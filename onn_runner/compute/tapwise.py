@@ -7,7 +7,7 @@ positions, channels and neurons that their values stay in the cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -47,16 +47,26 @@ def run(
     if (reason := refuse(call)) is not None:
         raise ConfigError(f"no kernel can compute this layer: {reason}; use the pool sum or mean")
     memory.chosen, memory.reason = "tapwise", "exact, tap by tap"
-    y: Tensor = _Tapwise.apply(x, weight, gain, bias, call)
+    # inside of a function autograd says that inputs need gradients even where nobody will ask for them
+    asked = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    y: Tensor = _Tapwise.apply(x, weight, gain, bias, call, asked)
     return y
 
 
 class _Tapwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, gain: Tensor | None, bias: Tensor | None, call: Call) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        gain: Tensor | None,
+        bias: Tensor | None,
+        call: Call,
+        asked: bool,
+    ) -> Tensor:
         sizes = output_size(call, x, weight)
         plan = strategy(call.pool, taps(weight))
-        index = _Index(_room(ctx.needs_input_grad, x, weight, plan, sizes))
+        index = _Index(_room(x, weight, plan, sizes) if asked else None)
         ctx.save_for_backward(x, weight, gain, index.values)
         ctx.call = call
         y = x.new_empty((len(x), len(weight), *sizes))
@@ -112,7 +122,7 @@ class _Tapwise(torch.autograd.Function):
                             part += to_w[..., 0].permute(1, 2, 0).view_as(part)
                     if to_x is not None:
                         _fold(call, window.of(to_x), to_seen, weight)
-        return to_x, None if to_weight is None else to_weight.to(weight.dtype), None, to_bias, None
+        return to_x, None if to_weight is None else to_weight.to(weight.dtype), None, to_bias, None, None
 
 
 class _Index:
@@ -130,10 +140,10 @@ class _Index:
         return self.values[start : self._start].view(size)
 
 
-def _room(needs: Sequence[bool], x: Tensor, weight: Tensor, plan: Strategy, sizes: tuple[int, ...]) -> Tensor | None:
-    """For which tap each output took, B O C/G L bytes, where the pool takes one and a gradient will ask."""
+def _room(x: Tensor, weight: Tensor, plan: Strategy, sizes: tuple[int, ...]) -> Tensor | None:
+    """For which tap each output took, B O C/G L bytes, where the pool takes one."""
     count = len(x) * math.prod(weight.shape[:2]) * math.prod(sizes)
-    if not any(needs) or not plan.selects or taps(weight) > 256 or count > INDEX_BYTES:
+    if not plan.selects or taps(weight) > 256 or count > INDEX_BYTES:
         return None
     return torch.empty(count, dtype=torch.uint8, device=x.device)
 

@@ -153,3 +153,16 @@ def test_many_values_in_one_row(case, monkeypatch):
     monkeypatch.setattr(tapwise, "VALUES", 8)
     case([ops.Sine(), ops.Exponential()], pool=ops.Maximum(), size=(5, 30)).check("tapwise")
     case([ops.Sine(), ops.Exponential()], pool=ops.Sum(), size=(5, 30)).check("tapwise")
+
+
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+def test_no_index_where_no_gradient_is_asked_for(case, guard, monkeypatch):
+    layer = case([ops.Sine()], pool=ops.Maximum())
+    rooms = []
+    monkeypatch.setattr(tapwise, "_room", lambda *arguments: rooms.append(arguments))
+    with guard():
+        tapwise.run(layer.call, layer.x.requires_grad_(), layer.weight.requires_grad_(), None, None, Memory())
+    tapwise.run(layer.call, layer.x.detach(), layer.weight.detach(), None, None, Memory())
+    assert not rooms
+    tapwise.run(layer.call, layer.x, layer.weight, None, None, Memory())
+    assert len(rooms) == 1
