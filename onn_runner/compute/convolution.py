@@ -15,7 +15,10 @@ from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrice
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 
 TILE = 1 << 19
-"""Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low."""
+"""Basis values of as many samples as this holds are formed at a time for each thread, of a few: they stay in the cache,
+and the peak is low.
+"""
+THREADS = 4
 
 
 def convolve(
@@ -114,7 +117,8 @@ class _Layer:
         """Ranges of samples whose basis values are about TILE at most."""
         if x.shape[0] == 0:
             return []
-        size = max(1, TILE // (x[0].numel() * max(max(bank.count, bank.members) for bank in self.banks)))
+        tile = TILE * min(torch.get_num_threads(), THREADS)
+        size = max(1, tile // (x[0].numel() * max(max(bank.count, bank.members) for bank in self.banks)))
         return [(start, min(x.shape[0], start + size)) for start in range(0, x.shape[0], size)]
 
     def respond(self, x: Tensor, constants: Tensor, bias: Tensor | None, y: Tensor) -> None:
