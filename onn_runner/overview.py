@@ -55,8 +55,9 @@ def show_device(out: Console, experiment: Experiment, count: int) -> None:
 
 def example_batch(experiment: Experiment, folds: Sequence[Fold]) -> torch.Tensor:
     """A batch of real training items, so that what computes each layer is chosen for real ranges and sizes."""
-    items = experiment.source.training(folds[0].train[: experiment.settings.batch_size], key=("example",))
-    return torch.stack([items[index]["input"] for index in range(min(len(items), experiment.settings.batch_size))])
+    chosen = folds[0].train[: experiment.settings.batch_size]
+    items = experiment.source.training(chosen, key=("example",))
+    return torch.stack([items[index]["input"] for index in range(len(chosen))])
 
 
 def show_summary(out: Console, summary: Summary) -> None:
