@@ -8,7 +8,7 @@ torch.func, torch.export and autograd of any order can follow it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -117,7 +117,11 @@ def _gradients(
     x, weight = _aliases(x, weight)
     wanted = [t for t, need in zip((x, weight), needs, strict=False) if need]
     y = expanded(call, x, weight, gain, None, expansion)
-    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True, materialize_grads=True) if wanted else ())
+    # an operator may ignore its weight, or its input
+    results: Sequence[Tensor] = [torch.zeros_like(t) for t in wanted]
+    if y.requires_grad and wanted:
+        results = torch.autograd.grad(y, wanted, grad, create_graph=True, materialize_grads=True)
+    found = iter(results)
     to_x, to_weight = (next(found) if need else None for need in needs[:2])
     return to_x, to_weight, grad.sum((0, *range(2, grad.dim()))) if needs[2] else None
 

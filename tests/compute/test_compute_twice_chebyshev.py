@@ -169,3 +169,24 @@ def test_mixtures_of_members_are_differentiated_as_well(case):
         y = compute_by(x, weight, None, None, layer.call, mixed)
         torch.testing.assert_close(y, plain.expanded(layer.call, x, weight, None, None, expansion))
     assert torch.autograd.gradgradcheck(function, (x, weight))
+
+
+IGNORING = {
+    "weight": lambda w, x: torch.sin(x).expand(torch.broadcast_shapes(w.shape, x.shape)),
+    "x": lambda w, x: torch.tanh(w) + 0 * x.detach(),
+}
+
+
+@pytest.mark.parametrize("ignored", IGNORING)
+def test_second_derivatives_of_operators_that_ignore_what_is_differentiated(case, ignored):
+    layer = case([ops.FunctionNodal(function=IGNORING[ignored])])
+    memory = Memory(requested="chebyshev")
+    tensors = {"x": layer.x.clone(), "weight": layer.weight.clone()}
+    leaf = tensors[ignored].requires_grad_()
+    y = compute.run(layer.call, tensors["x"], tensors["weight"], None, None, memory)
+    upstream = torch.ones_like(y).requires_grad_()
+    (first,) = torch.autograd.grad(y, leaf, upstream, create_graph=True)
+    assert memory.chosen == "chebyshev"
+    assert not first.any()
+    again = torch.autograd.grad(first.sum(), (leaf, upstream), allow_unused=True)
+    assert all(found is None or not found.any() for found in again)
