@@ -66,6 +66,10 @@ def test_operators_in_double_precision(case, nodal):
     case([nodal], **SMALL).check("fused", torch.float64)
 
 
+def test_the_floor_of_a_logarithm_in_double_precision(case):
+    case([ops.Log()], span=3.0, **SMALL).check("fused", torch.float64)
+
+
 @pytest.mark.parametrize(("reach", "span"), [(1e-6, 1.0), (50.0, 0.01), (1.0, 20.0)])
 @pytest.mark.parametrize("nodal", OPERATORS[3:], ids=name)
 def test_weights_and_inputs_of_any_size(case, nodal, reach, span):

@@ -29,7 +29,13 @@ def polynomial(u: tl.tensor, coefficients: tl.tuple) -> tl.tensor:
 @triton.jit
 def between(u: tl.tensor, LOW: tl.constexpr, HIGH: tl.constexpr) -> tl.tensor:
     """u within LOW..HIGH; NaN stays."""
-    return tl.minimum(tl.maximum(u, LOW, propagate_nan=tl.PropagateNan.ALL), HIGH, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(at_least(u, LOW), tl.full(u.shape, HIGH, u.dtype), propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def at_least(u: tl.tensor, LOW: tl.constexpr) -> tl.tensor:
+    """u, or LOW where it is smaller; NaN stays. A bare number would be rounded to single precision."""
+    return tl.maximum(u, tl.full(u.shape, LOW, u.dtype), propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit

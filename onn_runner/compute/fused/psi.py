@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from onn_runner.compute.fused.elementary import between, cosh, exp, expm1, sinc, sinc_slope, sinh
+from onn_runner.compute.fused.elementary import at_least, between, cosh, exp, expm1, sinc, sinc_slope, sinh
 
 LIMIT = tl.constexpr(10.0)
 """Of GOP's exponents."""
@@ -43,7 +43,7 @@ def psi(w: tl.tensor, x: tl.tensor, OP: tl.constexpr, P: tl.constexpr) -> tl.ten
         u = between(P[0] * w * x, -BELL, BELL)
         value = u * exp(-(u * u)) / P[0]
     elif OP == "log":
-        value = w * (tl.log(_at_least(x + P[0], P[1])) + P[2])
+        value = w * (tl.log(at_least(x + P[0], P[1])) + P[2])
     elif OP == "gop_exp":
         value = expm1(between(w * x, -LIMIT, LIMIT))
     elif OP == "gop_quadratic":
@@ -81,7 +81,7 @@ def slope_w(w: tl.tensor, x: tl.tensor, OP: tl.constexpr, P: tl.constexpr) -> tl
     elif OP == "dog":
         slope = _bell_slope(P[0] * w * x) * x
     elif OP == "log":
-        slope = tl.log(_at_least(x + P[0], P[1])) + P[2]
+        slope = tl.log(at_least(x + P[0], P[1])) + P[2]
     elif OP == "gop_exp":
         u = w * x
         slope = _inside(u, exp(between(u, -LIMIT, LIMIT)) * x)
@@ -145,12 +145,6 @@ def slope_x(w: tl.tensor, x: tl.tensor, OP: tl.constexpr, P: tl.constexpr) -> tl
 def _inside(u: tl.tensor, value: tl.tensor) -> tl.tensor:
     """`value` where |u| <= LIMIT, else 0."""
     return tl.where(tl.abs(u) <= LIMIT, value, 0.0)
-
-
-@triton.jit
-def _at_least(u: tl.tensor, LOW: tl.constexpr) -> tl.tensor:
-    """u, or LOW where it is smaller; NaN stays."""
-    return tl.maximum(u, LOW, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
