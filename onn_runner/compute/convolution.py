@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onn_runner.compute import basis, correlation, plain
+from onn_runner.compute import basis, centring, correlation, plain
 from onn_runner.compute.base import Call
 from onn_runner.compute.coefficients import Samples, kernels, kernels_pull_back
 from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrices
@@ -101,7 +101,7 @@ def gradients(
     if to_weights is not None:
         to_constants = total.view(-1, *(1,) * len(call.stride))
         if call.transposed:
-            to_constants = _per_tap(grad, x, weight, call)
+            to_constants = centring.per_tap(grad, x, weight, call)
         to_weight = kernels_pull_back(call, expansion, weight, scale, to_weights, to_constants, kept)
     return to_x, to_weight, to_bias
 
@@ -142,7 +142,7 @@ class _Layer:
             self._add(y, correlation.forward(members, kernel, inner, call), bank, seen)
             seen.update(fresh)
         if call.transposed:
-            y += _everywhere(offset, x, call).to(x.dtype)
+            y += centring.everywhere(offset, x, call).to(x.dtype)
             if bias is not None:
                 y += bias.view(-1, *(1,) * len(call.stride))
 
@@ -157,7 +157,7 @@ class _Layer:
             )
             del members
             if total is not None and means is not None:
-                _add_shift(total, seen, means, x, kernel, self.call)
+                centring.add_shift(total, seen, means, x, kernel, self.call)
             if to_x is not None and to_members is not None:
                 found = self._pull_back(x, to_members, bank)
                 if position == 0:
@@ -172,7 +172,7 @@ class _Layer:
             values = factor(_reader(bank, call), x)
             if not self.expansion.centred:
                 return values, None
-            means = _means(values)
+            means = centring.means(values)
             return values - means.view(-1, *(1,) * (x.dim() - 2)), means
         values = x.new_empty((x.shape[0], bank.members * x.shape[1], *x.shape[2:]))
         basis.evaluate(_grouped(x, call), self.expansion.interval, bank.form, self._slots(values, bank, x.shape[1]))
@@ -182,7 +182,7 @@ class _Layer:
             values = torch.matmul(matrix, split).view(x.shape[0], bank.count * x.shape[1], *x.shape[2:])
         if not self.expansion.centred:
             return values, None
-        means = _means(values)
+        means = centring.means(values)
         return values.sub_(means.view(-1, *(1,) * (x.dim() - 2))), means
 
     def _pull_back(self, x: Tensor, grad: Tensor, bank: Bank) -> Tensor:
@@ -209,7 +209,7 @@ class _Layer:
 
     def _shift(self, kernel: Tensor, means: Tensor) -> Tensor:
         """What the means [G R C/G] add: [O_bank], or [O_bank, *k] in a transposed layer, in float64."""
-        spread = _met(means, kernel, self.call)
+        spread = centring.met(means, kernel, self.call)
         if self.call.transposed:
             return (kernel.double() * spread.view(*spread.shape, *(1,) * (kernel.dim() - 2))).sum(1)
         return (kernel.flatten(2).sum(2, dtype=torch.float64) * spread).sum(1)
@@ -257,42 +257,6 @@ def _reader(bank: Bank, call: Call) -> Any:
     """The one block that reads a product's bank."""
     (index,) = (index for index, share in zip(bank.blocks, bank.shares, strict=True) if share)
     return call.blocks[index]
-
-
-def _means(members: Tensor) -> Tensor:
-    """A number near each channel's mean; any would do: a sparse grid of positions gives it."""
-    for axis in range(2, members.dim()):
-        members = members[(slice(None),) * axis + (slice(None, None, max(1, members.shape[axis] // 16)),)]
-    return members.mean((0, *range(2, members.dim())))
-
-
-def _met(means: Tensor, kernel: Tensor, call: Call) -> Tensor:
-    """The means as each output's weights meet them, [O_bank, R C/G] in float64."""
-    return means.double().view(call.groups, 1, -1).expand(-1, len(kernel) // call.groups, -1).reshape(len(kernel), -1)
-
-
-def _add_shift(total: Tensor, grad: Tensor, means: Tensor, x: Tensor, kernel: Tensor, call: Call) -> None:
-    """Add to the gradient to a bank's weights [O_bank, R C/G, *k] what the means that were taken out are due."""
-    met = _met(means, kernel, call)
-    if call.transposed:
-        seen = _per_tap(grad, x, kernel, call)
-    else:
-        seen = grad.sum((0, *range(2, grad.dim())), dtype=torch.float64).view(-1, *(1,) * (kernel.dim() - 2))
-    total += met.view(*met.shape, *(1,) * (kernel.dim() - 2)) * seen[:, None]
-
-
-def _everywhere(constants: Tensor, x: Tensor, call: Call) -> Tensor:
-    """Constants per tap [O, *k] at the outputs of a transposed layer that those taps reach, [1, O, *S'], float64."""
-    ones = torch.ones((1, 1, *x.shape[2:]), dtype=torch.float64, device=x.device)
-    return correlation.forward(ones, constants[:, None], constants.new_zeros(len(constants)), replace(call, groups=1))
-
-
-def _per_tap(grad: Tensor, x: Tensor, kernel: Tensor, call: Call) -> Tensor:
-    """The gradients to constants per tap, [O, *k] in float64, of a transposed layer."""
-    ones = torch.ones((len(x), 1, *x.shape[2:]), dtype=torch.float64, device=x.device)
-    total = grad.new_zeros((grad.shape[1], 1, *kernel.shape[2:]), dtype=torch.float64)
-    correlation.backward(grad.double(), ones, total, replace(call, groups=1), total=total, need_members=False)
-    return total[:, 0]
 
 
 def _part(constant: Tensor, call: Call, index: int, fresh: bool) -> Tensor:

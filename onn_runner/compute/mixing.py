@@ -18,7 +18,8 @@ from torch import Tensor
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.basis import transform
 from onn_runner.compute.expansion import Bank, Expansion, Mix, Series, banks, emphasis, rows
-from onn_runner.compute.truncation import Precision, Probe, smallest, within
+from onn_runner.compute.probing import Precision, Probe
+from onn_runner.compute.truncation import smallest, within
 
 WORTH = 12
 """Multiply-adds per input value that the convolution must save for each function more or fewer that is formed."""

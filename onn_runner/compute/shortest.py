@@ -14,8 +14,9 @@ from onn_runner.compute.basis import Interval
 from onn_runner.compute.expansion import Expansion, Form, Series, banks
 from onn_runner.compute.geometry import pool_factor, taps
 from onn_runner.compute.mixing import mixed
+from onn_runner.compute.probing import PRECISIONS, Inputs, Precision, Probe, form, probe, symmetry
 from onn_runner.compute.spot import errors, exact
-from onn_runner.compute.truncation import PRECISIONS, Inputs, Precision, Probe, fewest, form, probe, symmetry
+from onn_runner.compute.truncation import fewest
 from onn_runner.seeding import generator
 
 PIXELS = 60

@@ -15,15 +15,18 @@ from onn_runner.compute import tapwise
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.coefficients import SAMPLES
 from onn_runner.compute.convolution import convolve
+from onn_runner.compute.correlation import POSITIONS
 from onn_runner.compute.expansion import Expansion
 from onn_runner.compute.geometry import at, neurons, output_size, pool_factor, taps
-from onn_runner.compute.truncation import HUGE
+from onn_runner.compute.probing import HUGE
 from onn_runner.seeding import generator
 
 ACCEPTED = (0.7, 0.5)
 """The parts of the tolerances of outputs and gradients that are accepted: 32 outputs do not see everything."""
 CROPS = 12
 """Small inputs that a transposed layer is checked on."""
+BULK = 0.1
+"""The part of a neuron's size that the random outputs count as at least, taken without the one that sees the most."""
 OUTPUTS = 32
 """Random ones, and the one that sees the largest |x|."""
 
@@ -35,9 +38,9 @@ class Exact:
     windows: Tensor  # [N, C, *span], what they see
     upstream: Tensor  # [N, O, ...], random gradients
     y: Tensor  # [M, O]
-    plain: Tensor  # [O], the relative error of the same in the layer's own precision
+    plain: Tensor  # [2 O], the relative error of the same in the layer's own precision
     to_windows: Tensor  # [N, C, ...], for the inputs that are seen
-    to_weight: Tensor  # [O, C/G, T]
+    to_weight: Tensor  # [2, O, C/G, T], of all outputs, and of the random ones alone
     shares: Tensor  # [M, 1], the root of how many outputs each one stands for
     where: list[tuple[int, ...]]
     """The single outputs (b, *p)."""
@@ -45,12 +48,14 @@ class Exact:
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors; infinite where something is not finite or huge."""
+    """Relative errors, of all outputs and of the random ones alone, since a later batch may lack the one that sees the
+    most; infinite where something is not finite or huge.
+    """
 
-    output: Tensor  # [O]
-    plain: Tensor  # [O], of plain evaluation
-    to_weight: Tensor  # [O]
-    to_x: Tensor  # [1]
+    output: Tensor  # [2 O]
+    plain: Tensor  # [2 O], of plain evaluation
+    to_weight: Tensor  # [3 O], and what rounding alone leaves of it over many positions
+    to_x: Tensor  # [2]
 
     def accepted(self, output: float, gradient: float) -> bool:
         """Whether they are within the accepted parts of these tolerances; the plain error is accepted too."""
@@ -80,7 +85,7 @@ def exact(
     inputs = weight.shape[1]
     seen = at(windows, ..., *(slice(None, None, step) for step in call.dilation)).double().flatten(2)
     to_seen = torch.zeros_like(seen)
-    to_weight = torch.empty_like(weight, dtype=torch.float64).flatten(2)
+    to_weight = weight.new_zeros((2, *weight.flatten(2).shape), dtype=torch.float64)
     y, plain = torch.empty_like(upstream), torch.empty_like(upstream)
     most = max(1, SAMPLES // (OUTPUTS * weight[0].numel()))
     for block, group, start, stop in neurons(call, len(weight), most):
@@ -93,13 +98,12 @@ def exact(
         y[:, start:stop] = part.detach()
         rounded = block.nodal(weight[start:stop].flatten(2)[None], seen[:, None, channels].to(x.dtype))
         plain[:, start:stop] = rounded.expand(shape).sum(3).sum(2) * scale[start:stop]
-        found: tuple[Tensor | None, ...] = (None, None)
         if part.requires_grad:
-            found = torch.autograd.grad(part, (leaf_w, leaf_x), upstream[:, start:stop], allow_unused=True)
-        to_weight[start:stop] = 0 if found[0] is None else found[0]
-        to_seen[:, channels] += 0 if found[1] is None else found[1][:, 0]
+            found = _gradients(part, leaf_x, leaf_w, upstream[:, start:stop], OUTPUTS - 1)
+            to_seen[:, channels] += found[0][:, 0]
+            to_weight[:, start:stop] = found[1]
     shares = _shares(x.shape[0] * math.prod(sizes), x.device)
-    inherent = _relative((plain * shares).T, (y * shares).T)
+    inherent = _twice((plain * shares).T, (y * shares).T, OUTPUTS - 1)
     return Exact(windows, upstream, y, inherent, to_seen, to_weight, shares, where)
 
 
@@ -123,12 +127,23 @@ def _exact_transposed(call: Call, x: Tensor, weight: Tensor, scale: Tensor) -> E
     shares = torch.full((CROPS, 1), (max(x[:, 0].numel() / math.prod(size) - 1, 1) / (CROPS - 1)) ** 0.5).to(y)
     shares[-1] = 1.0
     upstream *= shares.view(-1, *(1,) * (y.dim() - 1))
-    to_windows, to_weight = torch.autograd.grad(y, (leaf_x, leaf_w), upstream)
+    to_windows, to_weight = _gradients(y, leaf_x, leaf_w, upstream, CROPS - 1)
     plain = tapwise.run(call, windows, weight.detach(), gain.to(x.dtype), None, Memory()).double()
     rows, plain_rows = _rows(y.detach()), _rows(plain)
     shares = shares.repeat_interleave(len(rows) // CROPS, 0)
-    inherent = _relative((plain_rows * shares).T, (rows * shares).T)
-    return Exact(windows, upstream, rows, inherent, to_windows, to_weight.flatten(2), shares, [])
+    inherent = _twice((plain_rows * shares).T, (rows * shares).T, len(rows) // CROPS * (CROPS - 1))
+    return Exact(windows, upstream, rows, inherent, to_windows, to_weight.flatten(3), shares, [])
+
+
+def _gradients(y: Tensor, x: Tensor, weight: Tensor, upstream: Tensor, random: int) -> tuple[Tensor, Tensor]:
+    """The gradient to x; and those to the weights [2, ...], of all windows and of the first `random` ones."""
+    grads = torch.autograd.grad(y, (x, weight), upstream, retain_graph=True, allow_unused=True)
+    few = torch.cat([upstream[:random], torch.zeros_like(upstream[random:])])
+    (part,) = torch.autograd.grad(y, weight, few, allow_unused=True)
+    to_x, whole, few = (
+        torch.zeros_like(leaf) if g is None else g for leaf, g in ((x, grads[0]), (weight, grads[1]), (weight, part))
+    )
+    return to_x, torch.stack([whole, few])
 
 
 def _rows(y: Tensor) -> Tensor:
@@ -148,7 +163,8 @@ def errors(
     leaf_x, leaf_w = truth.windows.clone().requires_grad_(), weight.clone().requires_grad_()
     with _single_precision(), torch.enable_grad():
         small = convolve(leaf_x, leaf_w, gain, None, call, expansion)
-        to_x, to_w = torch.autograd.grad(small, (leaf_x, leaf_w), truth.upstream.to(small.dtype).view_as(small))
+        random = len(small) - 1
+        to_x, to_w = _gradients(small, leaf_x, leaf_w, truth.upstream.to(small.dtype).view_as(small), random)
     if call.transposed:
         got = _rows(small.detach()).double()
     else:
@@ -156,12 +172,41 @@ def errors(
             y = convolve(x, weight, gain, None, call, expansion)
         got = torch.stack([at(y, b, slice(None), *position) for b, *position in truth.where]).double()
         to_x = at(to_x, ..., *(slice(None, None, step) for step in call.dilation))
+    with _single_precision(), torch.enable_grad():
+        rounding = _rounding(call, x, weight, gain, expansion)
+    rows = to_w.double().flatten(2), truth.to_weight.flatten(2)
+    weights = [_relative(got_w, exact_w, rows[1][0]) for got_w, exact_w in zip(*rows, strict=True)]
+    outputs = len(got) // len(small) * random
     return Errors(
-        _relative((got * truth.shares).T, (truth.y * truth.shares).T),
+        _twice((got * truth.shares).T, (truth.y * truth.shares).T, outputs),
         truth.plain,
-        _relative(to_w.double().flatten(1), truth.to_weight.flatten(1)),
-        _relative(to_x.double().reshape(1, -1), truth.to_windows.reshape(1, -1)),
+        torch.cat([*weights, rounding]),
+        _twice(to_x.double().reshape(1, -1), truth.to_windows.reshape(1, -1), random * to_x[0].numel()),
     )
+
+
+def _rounding(call: Call, x: Tensor, weight: Tensor, gain: Tensor | None, expansion: Expansion) -> Tensor:
+    """The relative error [O] of the gradient to the weights against the same in float64, over POSITIONS of a sample:
+    where terms cancel, the rounding of long sums counts many times. A product has one term, and the error of plain
+    evaluation.
+    """
+    sizes = tuple(x.shape[2:]) if call.transposed else output_size(call, x, weight)
+    rows = min(sizes[0], max(1, POSITIONS // math.prod(sizes[1:])))
+    keyed = generator("positions", *x.shape)
+    sample, start = (int(torch.randint(n, (1,), generator=keyed)) for n in (len(x), sizes[0] - rows + 1))
+    step, span = (1, 1) if call.transposed else (call.stride[0], call.dilation[0] * (weight.shape[2] - 1) + 1)
+    seen = x[sample : sample + 1, :, start * step : (start + rows - 1) * step + span]
+    found = []
+    for dtype in (x.dtype, torch.float64):
+        leaf = weight.to(dtype, copy=True).requires_grad_()
+        y = convolve(seen.to(dtype), leaf, None if gain is None else gain.to(dtype), None, call, expansion)
+        upstream = torch.randn(y.shape, generator=generator("many upstream", *y.shape)).to(y)
+        found.append(torch.autograd.grad(y, leaf, upstream)[0].double().flatten(1))
+    lost = _relative(found[0], found[1])
+    for block, series in zip(call.blocks, expansion.series, strict=True):
+        if series.form == "product":
+            lost[block.start : block.stop] = 0
+    return lost
 
 
 @contextlib.contextmanager
@@ -183,13 +228,20 @@ def _shares(outputs: int, device: torch.device) -> Tensor:
     return shares
 
 
-def _relative(got: Tensor, truth: Tensor) -> Tensor:
-    """The relative error of each row."""
+def _relative(got: Tensor, truth: Tensor, whole: Tensor | None = None) -> Tensor:
+    """The relative error of each row, which counts as no smaller than BULK of that row of `whole`."""
     size = truth.norm(dim=1)
+    if whole is not None:
+        size = torch.maximum(size, BULK * whole.norm(dim=1))
     # a row that is zero has only rounding to lose
     floor = max(1e-12 * float(size.max()), 1e-100)
     moderate = (got.abs().amax(1) <= HUGE) & (truth.abs().amax(1) <= HUGE)
     return torch.where(moderate, (got - truth).norm(dim=1) / size.clamp(min=floor), torch.inf)
+
+
+def _twice(got: Tensor, truth: Tensor, random: int) -> Tensor:
+    """The relative error of each row, and that of its first `random` numbers."""
+    return torch.cat([_relative(got, truth), _relative(got[:, :random], truth[:, :random], truth)])
 
 
 def _positions(call: Call, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, ...]]:

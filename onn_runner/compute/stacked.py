@@ -13,8 +13,8 @@ from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.choice import check, refuse
 from onn_runner.compute.expansion import Expansion
 from onn_runner.compute.geometry import output_size, pool_factor, taps
+from onn_runner.compute.probing import PRECISIONS
 from onn_runner.compute.spot import errors, exact
-from onn_runner.compute.truncation import PRECISIONS
 
 CHECKED = 8
 """A new plan is run on so many elements of a stack at most, evenly spread over it."""

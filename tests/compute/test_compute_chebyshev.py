@@ -141,6 +141,42 @@ def test_centred_members_lose_less_to_rounding(case, nodals, series, groups):
         torch.testing.assert_close(centred, plain, rtol=0, atol=1e-5 * float(plain.abs().max()))
 
 
+def test_weight_gradients_where_all_outputs_count_alike(case):
+    layer = case([ops.Exponential()], channels=(1, 16), size=(146,), kernel=(7,), batch=5, reach=0.004)
+    # inputs of both signs: what is left of the gradient is far less than its parts
+    layer.x = torch.randn(layer.x.shape, generator=torch.Generator().manual_seed(0))
+    got = {}
+    for requested, dtype in (("chebyshev", torch.float32), ("reference", torch.float64)):
+        x, weight = layer.x.to(dtype), layer.weight.to(dtype).requires_grad_()
+        y = compute.run(layer.call, x, weight, None, None, Memory(requested=requested))
+        (found,) = torch.autograd.grad(y, weight, torch.ones_like(y))
+        got[requested] = found.double().flatten(1)
+    exact = got["reference"]
+    assert bool(((got["chebyshev"] - exact).norm(dim=1) <= 3e-6 * exact.norm(dim=1)).all())
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("nodal", [ops.Exponential(), ops.Sinh()], ids=named)
+def test_a_large_input_does_not_hide_what_the_others_lose(case, nodal, seed):
+    layer = case([nodal], channels=(2, 2), size=(15, 16), batch=5, seed=seed)
+    layer.weight *= 1.57 / layer.weight.abs().max()
+    memory = Memory()
+    for value in (3.0, 0.0):
+        layer.x[2, 0, 7, 7] = value
+        layer.check("auto", memory=memory)
+
+
+@pytest.mark.parametrize("outputs", [2, 8])
+def test_neurons_that_meet_nothing_but_zeros_learn_nothing(case, outputs):
+    layer = case([ops.Sine(), ops.Exponential()], channels=(4, outputs), size=(20, 20))
+    layer.x[:, :, 4:] = 0
+    layer.x[:, :, :, 4:] = 0
+    weight = layer.weight.clone().requires_grad_()
+    y = compute.run(layer.call, layer.x.abs(), weight, None, None, Memory(requested="chebyshev"))
+    (grad,) = torch.autograd.grad(y[:, :, 4:].sum(), weight)
+    assert not bool(grad.any())
+
+
 def test_one_sided_inputs_take_fewer_terms(case):
     layer = case([ops.Exponential()])
     both = layer.check("chebyshev").plans["train"][0]["series"][0][1]
