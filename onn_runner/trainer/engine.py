@@ -40,7 +40,10 @@ class Engine:
         self.evaluating: nn.Module = self.network
         self.training: nn.Module = self.network
         if settings.compile:
-            self.training = cast(nn.Module, torch.compile(self.network))
+            # torch compiles a network class eight times at most, so what earlier starts needed is dropped; and for each
+            # batch size by itself, since code for all sizes would depend on which came first, and so on resuming
+            torch.compiler.reset()
+            self.training = cast(nn.Module, torch.compile(self.network, dynamic=False))
         if settings.precision in HALF:
             self.evaluating = Autocast(self.evaluating, self.device, settings.precision)
             self.training = Autocast(self.training, self.device, settings.precision)

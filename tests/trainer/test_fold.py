@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError, Interrupted, RunError
 from onn_runner.model.operational import Operational
+from onn_runner.model.quadratic import Quadratic
 from onn_runner.network.compact import Compact
 from onn_runner.ops.nodal import Exponential, Sine
 from onn_runner.partition.base import Fold
@@ -27,6 +29,14 @@ from onn_runner.trainer.result import read_status
 
 def run(folder: Path, *, resume: bool = False, **changes: Any) -> FoldResult:
     return train_fold(make_job(folder, **changes), reporter=QuietReporter(), stop=StopRequest(), resume=resume)
+
+
+def compiled(test: Callable[..., None]) -> Callable[..., None]:
+    """The marks of a test that compiles."""
+    # torch hides this one of its own from users, which it cannot where warnings are errors
+    quiet = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+    compiler = shutil.which("c++") or shutil.which("g++")
+    return pytest.mark.slow(pytest.mark.skipif(compiler is None, reason="needs a C++ compiler")(quiet(test)))
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -220,10 +230,7 @@ def test_compilation_without_a_compiler_is_refused(tmp_path: Path, monkeypatch: 
         run(tmp_path, compile=True)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="needs a C++ compiler")
-# torch hides this one of its own from users, which it cannot where warnings are errors.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@compiled
 def test_compiled_network_with_operational_layers_computes_the_same(tmp_path: Path) -> None:
     def build() -> nn.Module:
         factory = Operational({"sine": Sine(), "exp": Exponential()})
@@ -236,6 +243,51 @@ def test_compiled_network_with_operational_layers_computes_the_same(tmp_path: Pa
         # Eight steps in float32, in another order of sums.
         assert one == pytest.approx(two, rel=1e-4)
     assert plain.network.keys() == compiled.network.keys()
+
+
+@compiled
+def test_a_compiled_network_goes_on_with_the_same_numbers_after_any_step(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        return Compact(Quadratic(norm="batch"), 1, out_channels=1, channels=[4], input_size=(8, 8))
+
+    def bits(folder: Path) -> list[bytes]:
+        state = checkpoint.load(folder / "last.pt").network
+        return [t.numpy().tobytes() for t in state.values() if isinstance(t, Tensor)]
+
+    class Stop(StopRequest):
+        """In the fourth step of four, whose batch is smaller than the others."""
+
+        left = 4
+
+        @property
+        def requested(self) -> bool:
+            self.left -= 1
+            return self.left < 0
+
+    changes = {"epochs": 2, "build_network": build, "compile": True}
+    run(tmp_path / "whole", **changes)
+    with pytest.raises(Interrupted):
+        train_fold(make_job(tmp_path / "parts", **changes), reporter=QuietReporter(), stop=Stop(), resume=False)
+    torch.compiler.reset()
+    run(tmp_path / "parts", resume=True, **changes)
+    assert bits(tmp_path / "parts") == bits(tmp_path / "whole")
+
+
+def test_any_number_of_starts_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(len(inputs))
+        return graph.forward
+
+    def build() -> nn.Module:
+        return Compact(Operational({"sine": Sine()}), 1, out_channels=1, channels=[2], input_size=(8, 8))
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    monkeypatch.setattr("onn_runner.trainer.fold.check_compile", lambda device: None)
+    run(tmp_path, epochs=1, starts=6, build_network=build, compile=True)
+    # batches of four, and a last one of two
+    assert len(graphs) == 2 * 6
 
 
 def test_fold_without_training_items_is_refused(tmp_path: Path) -> None:
