@@ -12,12 +12,13 @@ from onn_runner.compute import plan, tapwise
 from onn_runner.compute.base import Call, Memory
 from onn_runner.compute.convolution import convolve
 from onn_runner.compute.decision import Decision
+from onn_runner.compute.geometry import pool_kind
 from onn_runner.errors import ConfigError
 
 
 def refuse(call: Call) -> str | None:
     """Why it cannot serve whatever the values are."""
-    if call.pool.name not in ("sum", "mean"):
+    if pool_kind(call.pool) not in ("sum", "mean"):
         return f"the pool {call.pool.name or type(call.pool).__name__} is not a sum over taps"
     for block in call.blocks:
         if block.nodal.own_backward:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from onn_runner.compute import fourier
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.correlation import by_fourier
+from onn_runner.compute.geometry import pool_kind
 
 CLEARLY = 0.7
 """Another kernel is clearly cheaper where its estimate is below this part. Estimates are off by a fifth; where kernels
@@ -133,7 +134,7 @@ def _values(call: Call, x_shape: Sequence[int], weight_shape: Sequence[int]) -> 
     for block in call.blocks:
         count = (block.stop - block.start) * per_neuron
         found[_class(block)] += count
-        if call.pool.name in SELECTING:
+        if pool_kind(call.pool) in SELECTING:
             found["choose"] += count
     return found
 

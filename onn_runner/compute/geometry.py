@@ -13,6 +13,7 @@ from torch import Tensor
 from onn_runner.compute.base import Block, Call
 from onn_runner.errors import ConfigError
 from onn_runner.ops.base import Pool
+from onn_runner.ops.pool import POOLS
 
 
 def taps(weight: Tensor) -> int:
@@ -69,8 +70,9 @@ def patches(
 
 def refuse_transposed(call: Call) -> str | None:
     """Why no kernel serves a transposed layer with such a pool: there each output sees taps in a number of its own."""
-    if call.transposed and call.pool.name not in ("sum", "mean"):
-        return f"the pool {call.pool.name} is not a sum, which is what a transposed layer takes"
+    if call.transposed and pool_kind(call.pool) not in ("sum", "mean"):
+        name = call.pool.name or type(call.pool).__name__
+        return f"the pool {name} is not a sum, which is what a transposed layer takes"
     return None
 
 
@@ -114,8 +116,13 @@ def neurons(call: Call, outputs: int, most: int) -> Iterator[tuple[Block, int, i
             start = stop
 
 
+def pool_kind(pool: Pool) -> str:
+    """Its name if it is one of the catalogue's own, else nothing: what derives from them may compute anything."""
+    return pool.name if type(pool) in POOLS.values() else ""
+
+
 def pool_factor(pool: Pool, count: int) -> float:
     """The factor that a named pool applies on top of its plain definition (1/T for mean as a sum)."""
     ones = torch.ones(count, 1, dtype=torch.float64)
     value = float(pool(ones, 0))
-    return value / count if pool.name in ("sum", "mean") else value
+    return value / count if pool_kind(pool) in ("sum", "mean") else value

@@ -19,7 +19,7 @@ from torch import Tensor
 from onn_runner.compute.base import Block, Call
 from onn_runner.compute.basis import Interval, Kind, degree, signs
 from onn_runner.compute.expansion import Bank, Expansion, Series, banks, emphasis, factor, rows
-from onn_runner.compute.geometry import taps
+from onn_runner.compute.geometry import pool_kind, taps
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 """To x, weight and bias; None where none is needed."""
@@ -135,7 +135,7 @@ def _scale(call: Call, weight: Tensor, gain: Tensor | None) -> Tensor:
     """Gain and pool factor [O], float64."""
     count = taps(weight)
     pooled = call.pool(torch.ones((count, 1), dtype=torch.float64, device=weight.device), 0)
-    scale = pooled.expand(weight.shape[0]) / (count if call.pool.name in ("sum", "mean") else 1)
+    scale = pooled.expand(weight.shape[0]) / (count if pool_kind(call.pool) in ("sum", "mean") else 1)
     return scale if gain is None else scale * gain.detach().double()
 
 

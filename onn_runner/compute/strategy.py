@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onn_runner.compute.forms import form
-from onn_runner.compute.geometry import pool_factor
+from onn_runner.compute.geometry import pool_factor, pool_kind
 from onn_runner.compute.selection import choose
 from onn_runner.ops.base import Nodal, Pool
 
@@ -180,11 +180,12 @@ class Differentiated(Strategy):
 def strategy(pool: Pool, count: int) -> Strategy:
     """The way to compute that pool over `count` taps."""
     ranks = {"minimum": 0, "median": (count - 1) // 2, "maximum": count - 1}
-    if pool.name in ("sum", "mean"):
+    known = pool_kind(pool)
+    if known in ("sum", "mean"):
         return Summed(pool, count, factor=pool_factor(pool, count))
-    if pool.name in ranks:
-        buffers = 1 if ranks[pool.name] in (0, count - 1) else max(2, count // 8)
-        return Selected(pool, count, buffers, True, factor=pool_factor(pool, count), rank=ranks[pool.name])
+    if known in ranks:
+        buffers = 1 if ranks[known] in (0, count - 1) else max(2, count // 8)
+        return Selected(pool, count, buffers, True, factor=pool_factor(pool, count), rank=ranks[known])
     return Differentiated(pool, count, buffers=2 * count)
 
 

@@ -205,3 +205,21 @@ def test_a_kernel_that_does_not_fit_is_refused(case):
     for name in ("auto", "tapwise", "reference"):
         with pytest.raises(ConfigError, match=r"spans 7 positions \(size 3, dilation 3\) does not fit into .* 6"):
             layer.run(name)
+
+
+class SumOfSquares(ops.Sum):
+    """Forgets to give itself a name."""
+
+    def reduce(self, values, dim):
+        return values.square().sum(dim)
+
+
+class Sharpened(ops.Maximum):
+    def reduce(self, values, dim):
+        return 2 * values.max(dim).values - values.mean(dim)
+
+
+@pytest.mark.parametrize("requested", ["auto", "tapwise"])
+@pytest.mark.parametrize("pool", [SumOfSquares(), Sharpened()], ids=lambda pool: type(pool).__name__)
+def test_nothing_is_assumed_of_a_pool_that_derives_from_one_of_the_catalogue(case, pool, requested):
+    assert case([ops.Sine()], pool=pool).check(requested).chosen == "tapwise"
