@@ -22,8 +22,10 @@ def means(members: Tensor) -> Tensor:
     """Near each channel's mean, or 0 where that is small. Any would do: a sparse grid of positions gives it."""
     for axis in range(2, members.dim()):
         members = members[(slice(None),) * axis + (slice(None, None, max(1, members.shape[axis] // 16)),)]
-    spread, mean = torch.std_mean(members, (0, *range(2, members.dim())), correction=0)
-    return torch.where(mean.abs() > COMMON * spread, mean, 0.0)
+    axes = (0, *range(2, members.dim()))
+    mean, square = members.mean(axes), members.square().mean(axes)
+    # |mean| > COMMON spread, with spread^2 = square - mean^2
+    return torch.where(mean.square() * (1 + COMMON**2) > square * COMMON**2, mean, 0.0)
 
 
 def met(means: Tensor, kernel: Tensor, call: Call) -> Tensor:

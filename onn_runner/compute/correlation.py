@@ -20,7 +20,7 @@ from onn_runner.compute.base import Call
 
 TAPS = 32
 """torch sums 16 channels of all taps in one chain: so many of them leave 3e-7 of an output, 49 leave 5e-7."""
-POSITIONS = 1024
+POSITIONS = 2560
 """Gradients to weights are sums over positions, one after another: so many at a time, the rest in float64."""
 FEW = 64
 """With so few weights per neuron those sums are in float64 throughout, which costs little there."""
@@ -147,7 +147,8 @@ def _parts(small: Tensor, large: Tensor, kernel: Tensor, call: Call) -> Iterator
     """
     row = math.prod(small.shape[3:])
     samples = max(1, POSITIONS // (small.shape[2] * row))
-    rows = min(small.shape[2], max(1, POSITIONS // row))
+    parts = math.ceil(small.shape[2] * row / POSITIONS)
+    rows = max(1, math.ceil(small.shape[2] / parts))
     halo = call.dilation[0] * (kernel.shape[2] - 1) + 1
     for first in range(0, len(small), samples):
         batch = slice(first, first + samples)
