@@ -27,7 +27,7 @@ def check(name: str) -> str:
     Raises ConfigError otherwise.
     """
     if name != "auto" and name not in KERNELS:
-        raise unknown("compute", name, ("auto", *KERNELS))
+        raise unknown("compute", str(name), ("auto", *KERNELS))
     return name
 
 

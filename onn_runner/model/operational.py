@@ -19,6 +19,7 @@ from onn_runner.model.conv import SpatialLayer, fill_uniform
 from onn_runner.ops import pool as pools
 from onn_runner.ops.base import Nodal, Pool, as_nodal
 from onn_runner.ops.calibrate import Calibration, calibrate, neuron_means
+from onn_runner.ops.examine import examine
 
 INITIALISATIONS = ("calibrated", "fastonn", "gop")
 
@@ -102,6 +103,7 @@ class OperationalLayer(SpatialLayer):
     def _calibration(self, block: Block, taps: int, bound: float) -> Calibration | None:
         """None where the weights of a preset are too small for psi to change at all; only calibrated ones need it."""
         channels = self.weight.shape[1]
+        examine(block.nodal, bound)
         try:
             return calibrate(block.nodal, self.call.pool, taps=taps, channels=channels, weight_bound=bound)
         except ConfigError:

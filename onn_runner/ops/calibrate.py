@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from onn_runner.errors import ConfigError
-from onn_runner.ops.base import FunctionNodal, Nodal, Pool
+from onn_runner.ops.base import Nodal, Pool
+from onn_runner.ops.examine import describe, evaluate
 from onn_runner.ops.pool import Correlation, Linear, Multilinear, OrderStatistic, Reduction
 from onn_runner.seeding import generator
 
@@ -115,13 +116,6 @@ def neuron_means(
     return torch.cat(means)
 
 
-def describe(nodal: Nodal) -> str:
-    """An operator by its class and parameters, or by its function's name."""
-    if isinstance(nodal, FunctionNodal):
-        return f"the operator {getattr(nodal.function, '__name__', type(nodal.function).__name__)}"
-    return f"the operator {nodal!r}"
-
-
 def _moments(nodal: Nodal, pool: Pool, taps: int, bound: float, seed: int) -> Moments:
     """Moments of the pooled value of one input channel."""
     if isinstance(pool, Reduction):
@@ -168,7 +162,7 @@ def _rule(count: int) -> tuple[Tensor, Tensor]:
 def _psi(nodal: Nodal, w: Tensor, x: Tensor) -> Tensor:
     """psi(w, x), checked: one number of reasonable size for each pair."""
     with torch.no_grad():
-        values = nodal(w, x)
+        values = evaluate(nodal, w, x)
     shape = np.broadcast_shapes(w.shape, x.shape)
     if not isinstance(values, Tensor) or values.shape != shape:
         got = f"shape {list(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
