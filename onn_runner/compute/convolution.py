@@ -14,7 +14,7 @@ from onn_runner.compute.coefficients import Samples, kernels, kernels_pull_back
 from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrices
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 
-TILE = 1 << 19
+TILE = 5 << 17
 """Basis values of as many samples as this holds are formed at a time for each thread, of a few: they stay in the cache,
 and the peak is low.
 """
