@@ -5,8 +5,8 @@
     python scripts/benchmark.py --table sum --range 3   one of them, at one range of weights
     python scripts/benchmark.py --update docs/performance.md
 
-Tables: sum (sum-pooled layers), tapwise (maximum and median), self_onn, quadratic, network (a training step), cost
-(how often the estimate of `auto` names the faster kernel).
+Tables: sum (sum-pooled layers), parts (where their time goes), tapwise (maximum and median), self_onn, quadratic,
+network (a training step), cost (how often the estimate of `auto` names the faster kernel).
 
 Methods are timed in turn in every repetition of one process, so that a noisy machine disturbs all alike; a ratio is the
 median over the repetitions, with the lowest and the highest. Peak memory is that of a process of its own, above what it
@@ -24,14 +24,14 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from benchmarks import costs, networks, polynomials, pooled, products, report, sums
+from benchmarks import costs, networks, parts, polynomials, pooled, products, report, sums
 from benchmarks.gate import GateError
 from benchmarks.measure import Settings, peak_of
 
 from onn_runner.trainer.device import matmul_precision, threads
 
 TABLES: Mapping[str, ModuleType] = {
-    module.NAME: module for module in (sums, pooled, polynomials, products, networks, costs)
+    module.NAME: module for module in (sums, parts, pooled, polynomials, products, networks, costs)
 }
 REPETITIONS = 7
 
@@ -57,6 +57,16 @@ def options_of(words: Sequence[str]) -> argparse.Namespace:
         parser.error("--range must be a positive number")
     if options.device != "cpu" and not (options.device.startswith("cuda") and torch.cuda.is_available()):
         parser.error(f"--device {options.device} is not available here: use cpu")
+    for option, path in (("--read", options.read), ("--update", options.update)):
+        if path is not None and not path.is_file():
+            parser.error(f"{option}: there is no file {path}")
+    if options.out is not None and options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out: {options.out} is not a folder")
+    if options.read is not None:
+        try:
+            report.read(options.read)
+        except (ValueError, TypeError) as error:
+            parser.error(f"--read: {options.read} is not what --out writes ({error})")
     return options
 
 

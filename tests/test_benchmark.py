@@ -17,7 +17,7 @@ from torch import Tensor
 from onn_runner import compute
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLES = ("sum", "tapwise", "self_onn", "quadratic", "network", "cost")
+TABLES = ("sum", "parts", "tapwise", "self_onn", "quadratic", "network", "cost")
 PLACES = ("sum-time", "sum-memory", *TABLES[1:])
 
 

@@ -20,7 +20,7 @@ from onn_runner.compute.base import Call
 
 TAPS = 32
 """torch sums 16 channels of all taps in one chain: so many of them leave 3e-7 of an output, 49 leave 5e-7."""
-POSITIONS = 4096
+POSITIONS = 2560
 """Gradients to weights are sums over positions, one after another: so many at a time, the rest in float64."""
 FEW = 256
 """With so few weights per neuron those sums are in float64 throughout, which costs little there."""

@@ -93,7 +93,7 @@ def shortest(
     for expansion in _attempts(call, tuple(weight.shape), probes, low, high, ranges, precision):
         found = errors(call, x, weight, gain, expansion, truth)
         where = describe(expansion.interval, ranges)
-        off = float(found.output.max()), float(torch.cat([found.to_weight, found.to_x]).max())
+        off = float(found.output.max()), float(torch.cat([found.to_weight, found.to_x, found.rounding]).max())
         if found.accepted(precision.output, precision.gradient):
             return Accepted(expansion, f"{_terms(call, expansion)}, {where}, error {off[0]:.0e}")
     raise NoExpansionError(f"outputs were off by {off[0]:.0e} and gradients by {off[1]:.0e} where {where}")

@@ -288,7 +288,8 @@ def test_the_rule_holds_at_any_scale(chosen, weights, inputs, scene, kernel, see
     exact = layer.run("reference", torch.float64)
     values = (exact.y, exact.to_x, exact.to_weight)
     if all(bool((v.abs() <= 1e30).all()) for v in values):
-        layer.check("auto")
+        # a random gradient now and then meets the one position that a steep neuron's is made of with nearly nothing
+        layer.check("auto", cancelled=0.1)
 
 
 def test_an_outlier_of_ten_thousand_is_never_expanded(case):
