@@ -14,11 +14,10 @@ from onn_runner.compute.coefficients import Samples, kernels, kernels_pull_back
 from onn_runner.compute.expansion import Bank, Expansion, banks, factor, matrices
 from onn_runner.compute.geometry import output_size, pool_factor, taps
 
-TILE = 5 << 17
-"""Basis values of as many samples as this holds are formed at a time for each thread, of a few: they stay in the cache,
-and the peak is low.
+TILE = 1 << 19
+"""Basis values of as many samples as this holds are formed at a time: they stay in the cache, and the peak is low.
+Larger tiles are up to a tenth faster with two threads, and take two to three times the memory.
 """
-THREADS = 4
 
 
 def convolve(
@@ -117,8 +116,7 @@ class _Layer:
         """Ranges of samples whose basis values are about TILE at most."""
         if x.shape[0] == 0:
             return []
-        tile = TILE * min(torch.get_num_threads(), THREADS)
-        size = max(1, tile // (x[0].numel() * max(max(bank.count, bank.members) for bank in self.banks)))
+        size = max(1, TILE // (x[0].numel() * max(max(bank.count, bank.members) for bank in self.banks)))
         return [(start, min(x.shape[0], start + size)) for start in range(0, x.shape[0], size)]
 
     def respond(self, x: Tensor, constants: Tensor, bias: Tensor | None, y: Tensor) -> None:
