@@ -49,6 +49,8 @@ class Settings:
     preview_items: int = 4
     preview_every: int = 5
     """Epochs between pictures; the first and the last epoch always have them."""
+    pictures: bool = True
+    """PNG pictures of every fold's best weights, and learning curves."""
     save_minutes: float = 10.0
     """Long epochs are also saved in their middle, so often."""
 
@@ -64,7 +66,7 @@ class Settings:
         _number("save_minutes", self.save_minutes)
         _number("quadratic_rate", self.quadratic_rate, zero=True)
         _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
-        for name in ("decay_all", "compile", "tensorboard"):
+        for name in ("decay_all", "compile", "tensorboard", "pictures"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "must be true or false")
         for name in ("device", "precision", "monitor"):
