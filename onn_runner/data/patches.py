@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
 
-from onn_runner.data.photographs import Photograph
+from onn_runner.checks import choice, pair, whole_number
 from onn_runner.errors import ConfigError
 from onn_runner.seeding import generator
 
@@ -18,9 +19,31 @@ TRIES_PER_PATCH = 20
 Position = tuple[int, int]
 
 
+class Picture(Protocol):
+    """One picture; pictures of one scene (a stereo pair) share the group."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width), known without decoding."""
+
+    @property
+    def pixels(self) -> Tensor:
+        """[C, H, W] float32 in the data's range; may be decoded each time."""
+
+
 @dataclass(frozen=True)
 class Cutting:
-    """Patch size (height, width), at most how many a photograph (None: all of the grid), where, and the seed."""
+    """Patch size (height, width), at most how many a photograph (None: all of the grid), where, and the seed.
+
+    `step`: positions are multiples of it, so that a picture reduced by it has a patch at the same place; it divides
+    the patch size, and of a picture only the part counts that it divides too.
+    """
 
     size: tuple[int, int]
     most: int | None
@@ -28,8 +51,9 @@ class Cutting:
     seed: int
     leave_out: str
     """How the user leaves out a photograph that cannot be cut: "take its file out of data.path"."""
+    step: int = 1
 
-    def positions(self, photograph: Photograph) -> tuple[list[Position], int]:
+    def positions(self, photograph: Picture) -> tuple[list[Position], int]:
         """(top, left) of each patch, sorted, and how many constant ones were left out.
 
         Raises: ConfigError where the photograph is smaller than a patch, or nothing but constant.
@@ -41,7 +65,8 @@ class Cutting:
                 f"({height} x {width}): choose at most {min(height, width)}, or {self.leave_out}"
             )
         place = self._grid if self.placement == "grid" else self._random
-        found, constant = place(photograph, generator("patches", self.seed, photograph.name))
+        whole = self.multiple((height, width))
+        found, constant = place(photograph.pixels, whole, generator("patches", self.seed, photograph.name))
         if not found:
             raise ConfigError(
                 f"photograph '{photograph.name}' has no patch of {self.size[0]} x {self.size[1]} that is not constant: "
@@ -49,29 +74,33 @@ class Cutting:
             )
         return sorted(found), constant
 
-    def _grid(self, photograph: Photograph, source: Generator) -> tuple[list[Position], int]:
-        (height, width), (h, w) = photograph.size, self.size
+    def multiple(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The largest multiples of `step` that fit into a picture of this size."""
+        return size[0] // self.step * self.step, size[1] // self.step * self.step
+
+    def _grid(self, pixels: Tensor, size: tuple[int, int], source: Generator) -> tuple[list[Position], int]:
+        (height, width), (h, w) = size, self.size
         rows, columns = height // h, width // w
-        top, left = (height - rows * h) // 2, (width - columns * w) // 2
+        top, left = self.multiple(((height - rows * h) // 2, (width - columns * w) // 2))
         cells = [(top + row * h, left + column * w) for row in range(rows) for column in range(columns)]
-        kept = [cell for cell in cells if not self._constant(photograph.pixels, cell)]
+        kept = [cell for cell in cells if not self._constant(pixels, cell)]
         constant = len(cells) - len(kept)
         if self.most is not None and len(kept) > self.most:
             kept = [kept[i] for i in torch.randperm(len(kept), generator=source)[: self.most].tolist()]
         return kept, constant
 
-    def _random(self, photograph: Photograph, source: Generator) -> tuple[list[Position], int]:
-        (height, width), (h, w) = photograph.size, self.size
+    def _random(self, pixels: Tensor, size: tuple[int, int], source: Generator) -> tuple[list[Position], int]:
+        (height, width), (h, w), step = size, self.size, self.step
         assert self.most is not None
         tries = TRIES_PER_PATCH * self.most
-        tops = torch.randint(height - h + 1, (tries,), generator=source).tolist()
-        lefts = torch.randint(width - w + 1, (tries,), generator=source).tolist()
+        tops = torch.randint((height - h) // step + 1, (tries,), generator=source).mul_(step).tolist()
+        lefts = torch.randint((width - w) // step + 1, (tries,), generator=source).mul_(step).tolist()
         kept: dict[Position, None] = {}
         constant = 0
         for position in zip(tops, lefts, strict=True):
             if len(kept) == self.most:
                 break
-            if self._constant(photograph.pixels, position):
+            if self._constant(pixels, position):
                 constant += 1
             else:
                 kept[position] = None
@@ -85,3 +114,23 @@ class Cutting:
         """[C, H, W] -> [C, h, w], a view."""
         top, left = position
         return pixels[:, top : top + self.size[0], left : left + self.size[1]]
+
+
+def cutting(
+    patch: object, patches: object, placement: object, seed: int, *, leave_out: str, step: int = 1, why: str = ""
+) -> Cutting:
+    """The Cutting of checked values; `why`: what asks for multiples of `step`: "data.factor=3".
+
+    Raises: ConfigError for each value that cannot be carried out.
+    """
+    where = choice("data.placement", placement, ("grid", "random"))
+    wanted = "a whole number of at least 1" + (", or null for the whole grid" if where == "grid" else "")
+    whole_grid = patches is None and where == "grid"
+    most = None if whole_grid else whole_number("data.patches", patches, least=1, wanted=wanted)
+    size = pair("data.patch", patch, least=1)
+    if any(side % step for side in size):
+        near = max(step, size[0] // step * step)
+        raise ConfigError(
+            f"data.patch (={size[0]} x {size[1]}) must be a multiple of {step}, as {why} needs it: such as {near}"
+        )
+    return Cutting(size, most, where, seed, leave_out, step)
