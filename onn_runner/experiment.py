@@ -110,8 +110,10 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         in_channels=source.shape.input[0],
         out_channels=source.shape.target[0],
         input_size=tuple(source.shape.input[1:]),
+        output_size=tuple(source.shape.target[1:]),
+        data_range=tuple(source.data_range),
     )
-    metrics = partial(build_metrics, config)
+    metrics = partial(build_metrics, config, span=source.data_range[1] - source.data_range[0])
     metrics()
     scheduler = config.get("scheduler")
     return Experiment(
@@ -121,7 +123,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         seed=seed,
         source=source,
         partition=partition,
-        task=make(config.task, "task"),
+        task=make(config.task, "task", data_range=tuple(source.data_range)),
         build_network=network,
         build_optimizer=build_optimizer(config.optimizer),
         schedule=None if scheduler is None else build_schedule(scheduler),
@@ -161,18 +163,26 @@ def checked_name(name: Any) -> str | None:
 
 
 def default_name(choices: Mapping[str, Any], ops: Sequence[str], with_operators: bool) -> str:
-    """`onn-sine+exp-denoise`."""
+    """`onn-sine+exp-denoise`; presets of `experiment` stand for the data that they choose."""
     words = [str(choices.get("model", "model"))]
     if with_operators:
         words.append("+".join(ops))
-    return "-".join([*words, str(choices.get("data", "data"))])
+    presets = choices.get("experiment") or [choices.get("data", "data")]
+    return "-".join([*words, *map(str, presets)])
 
 
-def build_metrics(config: DictConfig) -> dict[str, Any]:
-    """Name -> ItemMetric, in written order; any torchmetrics metric of the user's is scored item by item."""
+def build_metrics(config: DictConfig, *, span: float = 1.0) -> dict[str, Any]:
+    """Name -> ItemMetric, in written order; any torchmetrics metric of the user's is scored item by item.
+
+    `span`: of the data's values, for metrics whose `data_range` is null.
+    """
     from onn_runner.metric.adapt import adapt
 
-    return {str(name): adapt(make(node, f"metrics.{name}")) for name, node in config.metrics.items()}
+    def node(given: Any) -> Any:
+        unset = isinstance(given, DictConfig) and "data_range" in given and given.data_range is None
+        return OmegaConf.merge(given, {"data_range": span}) if unset else given
+
+    return {str(name): adapt(make(node(given), f"metrics.{name}")) for name, given in config.metrics.items()}
 
 
 def uses_operators(config: DictConfig) -> bool:

@@ -25,11 +25,11 @@ from hydra.errors import HydraException
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder, user_folder
 from onn_runner.errors import ConfigError, unknown
 
-LIST_GROUPS = ("ops", "metric")
-"""Groups of which a run has a list."""
+LIST_GROUPS = ("ops", "metric", "experiment")
+"""Groups of which a run has a list; that of experiments may be empty."""
 OPTIONAL_GROUPS = ("scheduler", "operators")
 """Groups that a run can do without: scheduler=null, which Hydra only knows as ~scheduler."""
-PATH_KEYS = ("resume", "data.path")
+PATH_KEYS = ("resume", *(f"data.{key}" for key in ("path", "target_path", "inputs", "targets", "groups")))
 """Keys whose values are paths, with or without quotes."""
 SAFE_PATH = r"[A-Za-z0-9_./:-]+"
 """What Hydra's grammar reads as one word."""
@@ -149,6 +149,8 @@ def merge(stored: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 
 def _normalise_list(override: Override, multirun: bool, note: Note) -> str:
     key, text = override.get_key_element(), override.input_line or ""
+    if override.key_or_group == "experiment" and not override.is_sweep_override() and _holds_nothing(override):
+        return "experiment=[]"
     if override.is_delete():
         raise _empty(override)
     if not multirun and override.value_type is ValueType.SIMPLE_CHOICE_SWEEP:
@@ -165,9 +167,13 @@ def _normalise_list(override: Override, multirun: bool, note: Note) -> str:
             return f"{key}={','.join(_set_text(override, value, note) for value in override.sweep_iterator())}"
         return text
     value = override.value()
-    if value is None or value in ([], "", "null"):
+    if _holds_nothing(override):
         raise _empty(override)
     return f"{key}=[{','.join(_distinct(override, value, note))}]" if isinstance(value, list) else text
+
+
+def _holds_nothing(override: Override) -> bool:
+    return override.is_delete() or override.value() in (None, [], "", "null")
 
 
 def _set_text(override: Override, value: object, note: Note) -> str:
@@ -191,7 +197,8 @@ def _name(value: object) -> str:
 
 def _empty(override: Override) -> ConfigError:
     group = override.key_or_group
-    what, example = ("operator", "ops=sine,exp") if group == "ops" else ("metric", "metric=psnr,ssim")
+    examples = {"ops": ("operator", "ops=sine,exp"), "metric": ("metric", "metric=psnr,ssim")}
+    what, example = examples.get(group, ("preset", "experiment=debug"))
     return ConfigError(f"{override.input_line}: name at least one {what}, such as {example} (see onn list {group})")
 
 

@@ -18,7 +18,7 @@ onn-run trains and cross-validates one network, from one command.
 
 usage: onn-run [FLAG ...] [GROUP=OPTION ...] [KEY=VALUE ...]
 
-GROUPS: choose one option of each; ops and metric take several ("onn list" says when to choose which)
+GROUPS: choose one option of each; ops, metric and experiment take several ("onn list" says when to choose which)
 """
 
 TAIL = """
@@ -33,6 +33,7 @@ EXAMPLES
   onn-run                                        the default: operational neurons, sine, denoising
   onn-run model=onn ops=sine,exp                 one run with the operator set {sine, exp}
   onn-run model=conv network.channels=[24,24]    the same network of ordinary neurons
+  onn-run experiment=onn_denoise                 a published recipe ("onn list experiments")
   onn-run dry_run=true ops=sine,exp              layers, parameters, folds, estimated time; no training
   onn-run -m ops=sine,exp seed=0,1               a sweep: four runs in multirun/<time-stamp>/
   onn-run -m 'ops=[sine,exp],[exp]'              a sweep over two operator sets

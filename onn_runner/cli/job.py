@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from onn_runner import storage
-from onn_runner.cli import check, resolvers
+from onn_runner.cli import argv, check, resolvers
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
 from onn_runner.errors import Interrupted, OnnRunnerError
 
@@ -110,10 +110,15 @@ def composing_flags(settings: Any) -> tuple[str, ...]:
 
 
 def choices_of(settings: Any) -> dict[str, Any]:
-    """Group -> chosen option, Hydra's own groups left out."""
+    """Group -> chosen option, Hydra's own groups left out; `experiment` has a list, which only the overrides tell."""
     choices = OmegaConf.to_container(settings.runtime.choices)
     assert isinstance(choices, dict)
-    return {str(group): option for group, option in choices.items() if not str(group).startswith("hydra")}
+    chosen = {str(group): option for group, option in choices.items() if not str(group).startswith("hydra")}
+    for override in map(argv.parse, settings.overrides.task):
+        if override.key_or_group == "experiment":
+            value = override.value()
+            chosen["experiment"] = [str(name) for name in (value if isinstance(value, list) else [value])]
+    return chosen
 
 
 def config_dirs(settings: Any) -> tuple[Path, ...]:

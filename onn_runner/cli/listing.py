@@ -21,6 +21,8 @@ KINDS = {
     "optimizers": "optimizer",
     "schedulers": "scheduler",
     "trainers": "trainer",
+    "experiments": "experiment",
+    "baselines": "baseline",
 }
 """Word -> group; the words that are not a group's own name say it in the plural."""
 

@@ -1,0 +1,79 @@
+"""experiment=...: presets that choose options and values, several of them, none, and the name of such a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onn_runner.experiment import default_name
+
+FIRST = """\
+# @package _global_
+# A preset that chooses options, a list of operators and values
+defaults:
+  - override /data: denoise
+  - override /model: onn
+  - override /ops: [mul, sine]
+  - override /scheduler: constant
+seed: 7
+trainer:
+  epochs: 3
+"""
+SECOND = """\
+# @package _global_
+# A preset that goes with others
+trainer:
+  epochs: 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    presets = tmp_path / "mine" / "experiment"
+    presets.mkdir(parents=True)
+    (presets / "first.yaml").write_text(FIRST)
+    (presets / "second.yaml").write_text(SECOND)
+    return presets.parent
+
+
+def test_a_preset_chooses_options_and_values(onn_run, runs, folder: Path) -> None:
+    assert onn_run("--config-dir", str(folder), "experiment=first").code == 0
+    [config], [request] = runs.configs, runs.requests
+    assert (config.seed, config.trainer.epochs, list(config.ops)) == (7, 3, ["mul", "sine"])
+    assert request.choices["scheduler"] == "constant"
+    assert request.choices["experiment"] == ["first"]
+
+
+def test_later_presets_and_the_command_line_win(onn_run, runs, folder: Path) -> None:
+    words = ("experiment=first,second", "seed=5", "model=conv")
+    assert onn_run("--config-dir", str(folder), *words).code == 0
+    [config], [request] = runs.configs, runs.requests
+    assert (config.seed, config.trainer.epochs) == (5, 1)
+    assert request.choices["model"] == "conv"
+    assert request.choices["experiment"] == ["first", "second"]
+
+
+@pytest.mark.parametrize("word", ["experiment=null", "experiment=[]", "~experiment"])
+def test_no_preset(onn_run, runs, folder: Path, word: str) -> None:
+    assert onn_run("--config-dir", str(folder), word).code == 0
+    assert not runs.requests[0].choices.get("experiment")
+    assert runs.configs[0].seed == 0
+
+
+def test_a_sweep_over_presets(onn_run, runs, folder: Path) -> None:
+    assert onn_run("--config-dir", str(folder), "-m", "experiment=first,second").code == 0
+    assert [config.seed for config in runs.configs] == [7, 0]
+    assert [request.choices["experiment"] for request in runs.requests] == [["first"], ["second"]]
+
+
+def test_an_unknown_preset_is_named(onn_run, runs, folder: Path) -> None:
+    answer = onn_run("--config-dir", str(folder), "experiment=frist")
+    assert answer.code == 2
+    assert "unknown experiment 'frist'. Did you mean first?" in answer.err
+
+
+def test_a_run_is_called_by_its_presets() -> None:
+    choices = {"model": "onn", "data": "arrays", "experiment": ["first", "second"]}
+    assert default_name(choices, ["sine", "exp"], True) == "onn-sine+exp-first-second"
+    assert default_name({**choices, "experiment": []}, [], False) == "onn-arrays"
