@@ -46,7 +46,7 @@ class StartResult:
     validation: dict[str, float] = field(default_factory=dict)
     """`train/` and `val/` values of the best epoch."""
     test: dict[str, float] = field(default_factory=dict)
-    """`test/` and `photo/` values of the best weights."""
+    """`test/`, `photo/` and `fitted/` (training items) values of the best weights."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Items without a defined score, by key; only those above 0."""
     diverged: Divergence | None = None

@@ -10,75 +10,63 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from onn_runner.errors import ConfigError, unknown
+from onn_runner.trainer.rates import Adapting, ClosedForm, Schedule, Torch, Warming
 
 Interval = Literal["epoch", "step"]
 
 
-class Schedule(Protocol):
-    """Changes the learning rates of one optimizer as training goes on."""
-
-    def after_step(self) -> None: ...
-
-    def after_epoch(self, monitored: float) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Called after the optimizer's state was loaded."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A factor on the optimizer's rates by time t in epochs; changes every step, or every epoch."""
+    """A factor on the optimizer's rates by time t in epochs; changes every step, or every epoch.
+
+    During `warmup` epochs the rates also rise linearly, step by step, whatever the interval.
+    """
 
     interval: Interval = "step"
+    warmup: float = 0.0
 
     def __post_init__(self) -> None:
         if self.interval not in ("epoch", "step"):
             raise unknown("scheduler.interval", str(self.interval), ["epoch", "step"])
+        _at_least_zero("warmup", self.warmup)
 
     def factor(self, t: float, epochs: int) -> float:
         raise NotImplementedError
 
     def __call__(self, optimizer: Optimizer, *, epochs: int, steps: int) -> Schedule:
-        return ClosedForm(self, optimizer, epochs=epochs, steps=steps)
+        def factor(t: float) -> float:
+            return self.factor(t, epochs)
+
+        return ClosedForm(factor, optimizer, steps=steps, by_step=self.interval == "step", warmup=self.warmup)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(Curve):
-    """The optimizer's rate, after `warmup` epochs of a linear rise."""
-
-    warmup: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least_zero("warmup", self.warmup)
+    """The optimizer's rate."""
 
     def factor(self, t: float, epochs: int) -> float:
-        return _rise(t, self.warmup)
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine(Curve):
-    """Half a cosine from the optimizer's rate to `final` times it, after `warmup` epochs of a linear rise."""
+    """Half a cosine from the optimizer's rate to `final` times it, over the epochs that follow the warm-up."""
 
-    warmup: float = 0.0
     final: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _at_least_zero("warmup", self.warmup)
         _at_least_zero("final", self.final)
 
     def factor(self, t: float, epochs: int) -> float:
         if t < self.warmup:
-            return _rise(t, self.warmup)
+            return 1.0
         length = epochs - self.warmup
         return _half_cosine((t - self.warmup) / length if length > 0 else 1.0, 1.0, self.final)
 
@@ -170,75 +158,63 @@ class Plateau:
     patience: int = 3
     threshold: float = 1e-4
     minimum: float = 0.0
+    warmup: float = 0.0
+    """Epochs of a linear rise before anything is judged."""
 
     def __post_init__(self) -> None:
         _positive("factor", self.factor)
         if self.factor >= 1:
             raise ConfigError(f"scheduler.factor (={self.factor}) must lie between 0 and 1.")
-        for name in ("patience", "threshold", "minimum"):
+        for name in ("patience", "threshold", "minimum", "warmup"):
             _at_least_zero(name, getattr(self, name))
 
-    def __call__(self, optimizer: Optimizer, *, higher: bool) -> Schedule:
+    def __call__(self, optimizer: Optimizer, *, steps: int, higher: bool) -> Schedule:
         mode: Literal["max", "min"] = "max" if higher else "min"
         lowers = ReduceLROnPlateau(
             optimizer, mode, self.factor, self.patience, threshold=self.threshold, min_lr=self.minimum
         )
-        return Torch(lowers, monitored=True)
+        return _warmed(Torch(lowers, monitored=True), optimizer, warmup=self.warmup, steps=steps)
 
 
-class ClosedForm:
-    """Base rates times the curve's factor; the state is a count."""
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """After each epoch times `up` where the training loss did not rise, else times `down`, within the bounds.
 
-    def __init__(self, curve: Curve, optimizer: Optimizer, *, epochs: int, steps: int) -> None:
-        self.curve, self.optimizer, self.epochs = curve, optimizer, epochs
-        self.per_epoch = steps if curve.interval == "step" else 1
-        self.bases = [float(group["lr"]) for group in optimizer.param_groups]
-        self.count = 0
-        self.apply()
+    The bounds are those of the optimizer's `lr`; groups of parameters with a rate of their own keep their ratio to it.
+    With trainer.restore_best_on_rise the loss is compared with that of the epoch that training went on from.
+    Source: FastONN's recipe; "bold driver" elsewhere.
+    """
 
-    def apply(self) -> None:
-        factor = self.curve.factor(self.count / self.per_epoch, self.epochs)
-        for group, base in zip(self.optimizer.param_groups, self.bases, strict=True):
-            group["lr"] = base * factor
+    up: float = 1.05
+    down: float = 0.7
+    minimum: float = 1e-6
+    maximum: float = 0.2
+    warmup: float = 0.0
+    """Epochs of a linear rise before anything is judged."""
 
-    def after_step(self) -> None:
-        if self.curve.interval == "step":
-            self.count += 1
-            self.apply()
+    def __post_init__(self) -> None:
+        for name in ("up", "down", "minimum", "maximum"):
+            _positive(name, getattr(self, name))
+        _at_least_zero("warmup", self.warmup)
+        if self.up < 1 or not math.isfinite(self.up):
+            raise ConfigError(f"scheduler.up (={self.up}) raises the rate: choose a number of at least 1.")
+        if self.down > 1:
+            raise ConfigError(f"scheduler.down (={self.down}) lowers the rate: choose a number of at most 1.")
+        if self.minimum > self.maximum:
+            raise ConfigError(
+                f"scheduler.minimum (={self.minimum}) must not be above scheduler.maximum (={self.maximum})."
+            )
 
-    def after_epoch(self, monitored: float) -> None:
-        if self.curve.interval == "epoch":
-            self.count += 1
-            self.apply()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"count": self.count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.count = state["count"]
-        self.apply()
-
-
-class Torch:
-    """A scheduler of torch (or one like it), stepped once an epoch."""
-
-    def __init__(self, scheduler: Any, *, monitored: bool = False) -> None:
-        self.scheduler, self.monitored = scheduler, monitored
-
-    def after_step(self) -> None:
-        pass
-
-    def after_epoch(self, monitored: float) -> None:
-        if self.monitored:
-            self.scheduler.step(monitored)
-        else:
-            self.scheduler.step()
-
-    def state_dict(self) -> dict[str, Any]:
-        return dict(self.scheduler.state_dict())
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.scheduler.load_state_dict(state)
+    def __call__(self, optimizer: Optimizer, *, steps: int) -> Schedule:
+        rate = float(optimizer.defaults["lr"])
+        if not self.minimum <= rate <= self.maximum:
+            raise ConfigError(
+                f"optimizer.lr (={rate}) must lie within scheduler.minimum (={self.minimum}) and "
+                f"scheduler.maximum (={self.maximum}) of the adaptive schedule: change one of them."
+            )
+        bounds = self.minimum / rate, self.maximum / rate
+        adapting = Adapting(optimizer, up=self.up, down=self.down, bounds=bounds)
+        return _warmed(adapting, optimizer, warmup=self.warmup, steps=steps)
 
 
 def make_schedule(
@@ -258,13 +234,12 @@ def make_schedule(
     return built
 
 
+def _warmed(schedule: Schedule, optimizer: Optimizer, *, warmup: float, steps: int) -> Schedule:
+    return Warming(schedule, optimizer, warmup=warmup, steps=steps) if warmup else schedule
+
+
 def _half_cosine(done: float, begin: float, end: float) -> float:
     return end + (begin - end) * (1 + math.cos(math.pi * min(done, 1.0))) / 2
-
-
-def _rise(t: float, warmup: float) -> float:
-    """From a tenth, so that no step is lost on a rate of zero."""
-    return 0.1 + 0.9 * t / warmup if t < warmup else 1.0
 
 
 def _positive(name: str, value: Any) -> None:

@@ -51,6 +51,8 @@ class Settings:
     """Epochs between pictures; the first and the last epoch always have them."""
     pictures: bool = True
     """PNG pictures of every fold's best weights, and learning curves."""
+    score_training: bool = False
+    """Score the training items once with the best weights, without augmentation: `fitted/psnr`."""
     save_minutes: float = 10.0
     """Long epochs are also saved in their middle, so often."""
 
@@ -66,7 +68,7 @@ class Settings:
         _number("save_minutes", self.save_minutes)
         _number("quadratic_rate", self.quadratic_rate, zero=True)
         _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
-        for name in ("decay_all", "compile", "tensorboard", "pictures"):
+        for name in ("decay_all", "compile", "tensorboard", "pictures", "score_training"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "must be true or false")
         for name in ("device", "precision", "monitor"):

@@ -128,8 +128,9 @@ class StartTraining:
         values = {"epoch": float(self.epoch + 1), **self.sums.means()}
         values |= self._validate()
         monitored = values[self.monitors[0].key]
+        rose = bool(self.history) and values["train/loss"] > self.history[-1]["train/loss"]
         for schedule in self.engine.schedules.values():
-            schedule.after_epoch(monitored)
+            schedule.after_epoch(monitored, rose=rose)
         self.epoch += 1
         self.sums.clear()
         self.history.append(values)

@@ -1,12 +1,16 @@
-"""Scores of the best weights on the test part and on whole originals, as means and item by item."""
+"""Scores of the best weights: the test part, whole originals and, if asked for, the training items; by item too."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.data import Dataset
 
 from onn_runner.partition.split import whole_groups
 from onn_runner.trainer import batches, records
-from onn_runner.trainer.evaluate import Evaluator, Scores
+from onn_runner.trainer.evaluate import Evaluator
 from onn_runner.trainer.job import FoldJob
 
 
@@ -19,24 +23,30 @@ class TestScores:
 
 
 def test_scores(evaluator: Evaluator, job: FoldJob, start: int) -> TestScores:
-    """Of the evaluator's network as it stands; empty for a fold without a test part."""
-    found = TestScores()
-    part, source = job.fold.test, job.source
-    if not part:
-        return found
+    """Of the evaluator's network as it stands; without test scores for a fold without a test part.
 
-    def add(scores: Scores, names: list[str]) -> None:
+    With trainer.score_training the training items are scored as test items are, without augmentation: `fitted/`.
+    """
+    found, source, fold = TestScores(), job.source, job.fold
+
+    def add(split: str, dataset: Dataset[Any], names: Sequence[str], size: int) -> None:
+        scores = evaluator.score(split, dataset, batches.in_order(len(names), size))
         found.means |= scores.means
         found.left_out |= scores.left_out
-        found.rows += records.item_rows(job.fold.index, start, names, scores.items)
+        found.rows += records.item_rows(fold.index, start, names, scores.items)
 
-    order = batches.in_order(len(part), job.settings.eval_batch_size)
-    add(evaluator.score("test", source.fixed(part), order), [source.names[index] for index in part])
-    groups = whole_groups(job.fold, source)
-    whole = source.whole(groups) if groups else None
-    if whole is not None:
-        count = len(whole)  # type: ignore[arg-type]
-        names = getattr(whole, "names", groups if len(groups) == count else [f"whole[{n}]" for n in range(count)])
-        # One by one: every original has its own size.
-        add(evaluator.score("photo", whole, batches.in_order(count, 1)), list(names))
+    def add_part(split: str, part: Sequence[int]) -> None:
+        add(split, source.fixed(part), [source.names[index] for index in part], job.settings.eval_batch_size)
+
+    if fold.test:
+        add_part("test", fold.test)
+        groups = whole_groups(fold, source)
+        whole = source.whole(groups) if groups else None
+        if whole is not None:
+            count = len(whole)  # type: ignore[arg-type]
+            names = getattr(whole, "names", groups if len(groups) == count else [f"whole[{n}]" for n in range(count)])
+            # One by one: every original has its own size.
+            add("photo", whole, list(names), 1)
+    if job.settings.score_training:
+        add_part("fitted", fold.train)
     return found

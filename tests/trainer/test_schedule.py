@@ -30,7 +30,7 @@ def rates(build: Any, *, epochs: int, steps: int = 3, monitored: float = 1.0) ->
             assert chosen.param_groups[1]["lr"] == pytest.approx(2 * found[-1], rel=1e-12)
             chosen.step()
             made.after_step()
-        made.after_epoch(monitored)
+        made.after_epoch(monitored, rose=False)
     return found
 
 
@@ -96,13 +96,54 @@ def test_plateau_lowers_after_patience() -> None:
     assert found == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05])
 
 
+def test_warmup_rises_step_by_step_whatever_the_interval() -> None:
+    rise = [0.1 * (0.1 + 0.9 * t / 1.5) for t in (0, 0.5, 1)]
+    found = rates(schedule.Step(size=2, gamma=0.3, warmup=1.5), epochs=3, steps=2)
+    assert found == pytest.approx([*rise, 0.1, 0.03, 0.03], rel=1e-12)
+    found = rates(schedule.OneCycle(rise=0.5, initial=1.0, final=1.0, warmup=1.5), epochs=2, steps=2)
+    assert found == pytest.approx([*rise, 0.1], rel=1e-12)
+
+
+def test_plateau_judges_nothing_before_its_warmup_is_over() -> None:
+    found = rates(schedule.Plateau(patience=0, warmup=2), epochs=5, steps=1)
+    # The second epoch's value is the first that counts, the third is no better.
+    assert found == pytest.approx([0.01, 0.055, 0.1, 0.05, 0.025])
+
+
+def test_adaptive_by_hand() -> None:
+    chosen = optimizer(0.1)
+    made = schedule.make_schedule(schedule.Adaptive(), chosen, epochs=9, steps=1, higher=True)
+    found = []
+    for rose in (False, True, True, False):
+        made.after_epoch(math.nan, rose=rose)
+        found.append([group["lr"] for group in chosen.param_groups])
+    by_hand = [0.105, 0.0735, 0.05145, 0.0540225]
+    assert [pair[0] for pair in found] == pytest.approx(by_hand, rel=1e-12)
+    # The second group began with twice the rate and keeps that.
+    assert [pair[1] for pair in found] == pytest.approx([2 * rate for rate in by_hand], rel=1e-12)
+
+
+@pytest.mark.parametrize(("rose", "bound"), [(True, 0.03), (False, 0.4)])
+def test_adaptive_stays_within_its_bounds_and_keeps_the_ratio_of_the_groups(rose: bool, bound: float) -> None:
+    chosen = optimizer(0.1)
+    made = schedule.make_schedule(schedule.Adaptive(minimum=0.03, maximum=0.4), chosen, epochs=60, steps=1, higher=True)
+    for _ in range(60):
+        made.after_epoch(1.0, rose=rose)
+    assert [group["lr"] for group in chosen.param_groups] == pytest.approx([bound, 2 * bound], rel=1e-12)
+
+
+def test_adaptive_begins_within_its_bounds() -> None:
+    with pytest.raises(ConfigError, match=r"optimizer\.lr \(=0\.5\) must lie within .*maximum \(=0\.2\)"):
+        schedule.make_schedule(schedule.Adaptive(), optimizer(0.5), epochs=2, steps=1, higher=True)
+
+
 @pytest.mark.parametrize("higher", [True, False])
 def test_plateau_knows_the_direction(higher: bool) -> None:
     chosen = optimizer()
     made = schedule.make_schedule(schedule.Plateau(patience=0), chosen, epochs=4, steps=1, higher=higher)
     for value in (1.0, 2.0, 3.0):
         chosen.step()
-        made.after_epoch(value)
+        made.after_epoch(value, rose=False)
     assert (chosen.param_groups[0]["lr"] == 0.1) is higher
 
 
@@ -113,6 +154,10 @@ def test_plateau_knows_the_direction(higher: bool) -> None:
         schedule.OneCycle(),
         schedule.Step(size=1),
         schedule.Plateau(patience=0),
+        schedule.Plateau(patience=0, warmup=1.5),
+        schedule.Step(size=1, warmup=3.5),
+        schedule.Adaptive(up=1.5),
+        schedule.Adaptive(warmup=3.5),
         functools.partial(lr_scheduler.StepLR, step_size=3),
         functools.partial(lr_scheduler.StepLR, step_size=2, gamma=0.5),
         functools.partial(lr_scheduler.CosineAnnealingLR, T_max=6),
@@ -128,7 +173,7 @@ def test_restored_schedule_goes_on_with_the_same_rates(build: Any) -> None:
         for _ in range(2):
             chosen.step()
             made.after_step()
-        made.after_epoch(1.0)
+        made.after_epoch(1.0, rose=False)
         return float(chosen.param_groups[1]["lr"])
 
     through, half = make(6), make(6)
@@ -168,6 +213,13 @@ def test_more_epochs_follow_the_longer_curve() -> None:
         (lambda: schedule.OneCycle(rise=1.0), r"scheduler\.rise \(=1\.0\) is a share"),
         (lambda: schedule.Plateau(factor=1.5), r"scheduler\.factor \(=1\.5\) must lie between 0 and 1"),
         (lambda: schedule.Plateau(patience=-1), r"scheduler\.patience \(=-1\)"),
+        (lambda: schedule.Step(warmup=-1), r"scheduler\.warmup \(=-1\)"),
+        (lambda: schedule.Plateau(warmup=None), r"scheduler\.warmup \(=None\)"),
+        (lambda: schedule.Adaptive(up=0.9), r"scheduler\.up \(=0\.9\) raises"),
+        (lambda: schedule.Adaptive(up=float("inf")), r"scheduler\.up \(=inf\) raises"),
+        (lambda: schedule.Adaptive(down=1.1), r"scheduler\.down \(=1\.1\) lowers"),
+        (lambda: schedule.Adaptive(minimum=0), r"scheduler\.minimum \(=0\)"),
+        (lambda: schedule.Adaptive(minimum=0.3), r"scheduler\.minimum \(=0\.3\) must not be above"),
     ],
 )
 def test_wrong_values_are_refused(build: Any, message: str) -> None:
