@@ -113,20 +113,16 @@ class Degraded(ABC):
 
     def describe_draws(self, fresh: str) -> str:
         """What is drawn anew in each epoch and what is fixed; `fresh`: what `degrade` draws, empty for nothing."""
-        codes = self.turns() if self.augmentation else [0]
-        turns = (
-            ""
-            if len(codes) == 1
-            else "flips and turns"
-            if max(codes) > 3
-            else "flips"
-            if len(codes) == 4
-            else "half turns"
-        )
+        turns = self._describe_turns() if self.augmentation else ""
         drawn = " and ".join(word for word in (fresh, turns) if word)
         training = f"{drawn} fresh each epoch" if drawn else "the same in each epoch"
         fixed = f"{fresh} fixed by data.seed={self.seed}" if fresh else "always the same"
         return f"training: {training}; validation and test: {fixed}"
+
+    def _describe_turns(self) -> str:
+        codes = self.turns()
+        known = {1: "", 2: "half turns", 8: "flips and turns"}
+        return known.get(len(codes), "flips" if max(codes) < 4 else f"flips and turns ({len(codes)} of 8)")
 
     def turns(self) -> list[int]:
         """The orientations among which a training patch is drawn."""

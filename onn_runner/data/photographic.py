@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from onn_runner.checks import flag, refuse, whole_number
@@ -43,8 +44,8 @@ class Photographic(Degraded):
         cuts = cutting(patch, patches, placement, seed, leave_out=leave_out, step=step, why=why)
         self.max_side = whole_number("data.max_side", max_side, least=1)
         self.origin = "scikit-image" if path is None else str(path)
-        loaded, self.grey_left_out = _load(path, photographs, flag("data.colour", colour), self.max_side)
-        super().__init__(loaded, cuts, augmentation=turning, seed=seed)
+        found, self.grey_left_out = loaded(path, photographs, flag("data.colour", colour), self.max_side)
+        super().__init__(found, cuts, augmentation=turning, seed=seed)
 
     def describe_photographs(self) -> list[str]:
         scenes = len({photograph.group for photograph in self.photographs})
@@ -59,7 +60,15 @@ class Photographic(Degraded):
         ]
 
 
-def _load(path: object, chosen: Sequence[str] | None, colour: bool, max_side: int) -> photos.Loaded:
+def noise_level(sigma: object) -> float:
+    """`data.sigma` where noise may be absent."""
+    if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma < math.inf:
+        raise refuse("data.sigma", sigma, "a number of grey levels (of 255), or 0 for no noise")
+    return float(sigma)
+
+
+def loaded(path: object, chosen: Sequence[str] | None, colour: bool, max_side: int) -> photos.Loaded:
+    """The photographs, and the names of the grey ones left out; `path` None: scikit-image's of the chosen names."""
     if path is None:
         files = photos.shipped(chosen)
     elif not isinstance(path, str):
@@ -68,7 +77,7 @@ def _load(path: object, chosen: Sequence[str] | None, colour: bool, max_side: in
         raise ConfigError("data.photographs chooses among scikit-image's photographs: give it or data.path, not both")
     else:
         files = photos.in_folder(path)
-    loaded, grey = photos.load(files, colour=colour, max_side=max_side)
-    if not loaded or (chosen is not None and grey):
+    found, grey = photos.load(files, colour=colour, max_side=max_side)
+    if not found or (chosen is not None and grey):
         raise ConfigError(f"data.colour (=True) needs photographs in colour, and these are grey: {', '.join(grey)}")
-    return loaded, grey
+    return found, grey
