@@ -32,12 +32,12 @@ class Scale:
     clip: bool = False
 
     def __call__(self, values: Array) -> Tensor:
-        """Rounded to float32 once, at the end."""
+        """Contiguous, rounded to float32 once, at the end."""
         (low, high), (a, b) = self.source, self.to
         scaled = (values.astype(np.float64) - low) * ((b - a) / (high - low)) + a
         if self.clip:
             scaled = scaled.clip(a, b)
-        return torch.from_numpy(scaled.astype(np.float32))
+        return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
 
 
 def stated(key: str, value: object) -> Range | None:
