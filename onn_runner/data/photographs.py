@@ -11,12 +11,12 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from onn_runner.checks import refuse
+from onn_runner.data.files import find
+from onn_runner.data.reading import read
 from onn_runner.errors import ConfigError, unknown
 
 SCENES: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,6 @@ SCENES: dict[str, tuple[str, ...]] = {
     "rocket": ("rocket.jpg",),
     "text": ("text.png",),
 }
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 LUMINANCE = (0.2125, 0.7154, 0.0721)
 
 
@@ -81,14 +80,7 @@ def shipped(chosen: Sequence[str] | None = None) -> list[File]:
 
 def in_folder(path: str | Path) -> list[File]:
     """Every image file in and under a folder, each its own group, sorted by name."""
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"data.path (={path}) is not a folder: give one with image files ({', '.join(SUFFIXES)})")
-    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-    if not found:
-        raise ConfigError(f"data.path (={path}) holds no image file: expected {', '.join(SUFFIXES)}")
-    names = [file.relative_to(folder).as_posix() for file in found]
-    return [File(name, name, file) for name, file in zip(names, found, strict=True)]
+    return [File(file.name, file.name, file.path) for file in find(path, "data.path").files]
 
 
 def load(files: Sequence[File], *, colour: bool, max_side: int) -> Loaded:
@@ -109,66 +101,12 @@ def load(files: Sequence[File], *, colour: bool, max_side: int) -> Loaded:
 @lru_cache(maxsize=64)
 def decode(path: Path, colour: bool, max_side: int, modified: int) -> Tensor | None:
     """[C, H, W]; None where colour is asked of a grey file. `modified`: a changed file is read anew."""
-    image = _opened(path)
-    is_grey = image.mode != "RGB"
-    if is_grey and colour:
-        return None
-    white = 255
-    if image.mode not in ("L", "RGB"):
-        image, white = _in_unit_range(image, path), 1
-    values = torch.from_numpy(np.asarray(_reduce(image, max_side), dtype=np.float32) / white)
-    if is_grey:
-        return values[None]
+    values = torch.from_numpy(read(path, max_side=max_side).values)
+    if values.ndim == 2:
+        return None if colour else values[None]
     if colour:
         return values.permute(2, 0, 1).contiguous()
     return (values @ torch.tensor(LUMINANCE))[None]
-
-
-def _opened(path: Path) -> Image.Image:
-    """The upright picture without transparency: RGB, or grey as L (8 bits), I;16 in either byte order, I or F."""
-    try:
-        with Image.open(path) as file:
-            # A telephone's MPO is one photograph: what follows it is a preview or a depth map.
-            frames = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
-            image = ImageOps.exif_transpose(file)
-            if file.format == "PNG" and image.mode == "I":
-                # Pillow before 10.3 opens the 16 bits of a PNG as 32.
-                image = image.convert("I;16")
-            if not image.mode.startswith(("I", "F")):
-                image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
-    except (OSError, ValueError, TypeError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise ConfigError(f"cannot read the image {path}: {error}. Repair it or take it out of the folder") from error
-    if frames != 1:
-        raise ConfigError(f"the image {path} holds {frames} pictures: save each to a file of its own")
-    return image
-
-
-def _in_unit_range(
-    image: Image.Image,  # I;16, I or F
-    path: Path,
-) -> Image.Image:
-    """The same picture as floats in [0, 1], never through 8 bits.
-
-    Raises: ConfigError where the file does not say which value is white: 32-bit integers, floats beyond [0, 1].
-    """
-    values = np.asarray(image).astype(np.float32)
-    if image.mode.startswith("I;16"):
-        return Image.fromarray(values / 65535)
-    low, high = float(values.min()), float(values.max())
-    if image.mode != "F" or not 0 <= low <= high <= 1:
-        kind = "float" if image.mode == "F" else "integer"
-        held = "values that are not numbers (NaN)" if np.isnan(low) else f"{kind} values from {low:g} to {high:g}"
-        raise ConfigError(f"the image {path} holds {held}: save it with 8 or 16 bits, or as float in [0, 1]")
-    return image
-
-
-def _reduce(image: Image.Image, max_side: int) -> Image.Image:
-    """Area means, so that nothing is aliased and the camera's own noise shrinks."""
-    scale = max_side / max(image.size)
-    if scale >= 1:
-        return image
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.BOX)
 
 
 def _names(chosen: object) -> list[str]:
