@@ -1,0 +1,114 @@
+"""Learning curves of a run: training and validation over the epochs, a thin line a fold, their mean bold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from onn_runner.report.figures import BLUE, ORANGE, axes_at, blank, plain_style, png, shortened, text_at
+
+COLOURS = {"train": BLUE, "val": ORANGE}
+WORDS = {"train": "training", "val": "validation"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One start of one fold."""
+
+    fold: int
+    start: int
+    values: Mapping[str, Mapping[int, float]]
+    """`val/psnr` -> epoch -> value."""
+    best_epoch: int | None
+    diverged: bool
+    chosen: bool
+    """Whether it is the fold's best start, the one that counts."""
+
+
+def learning_curves(curves: Sequence[Curve], *, metric: str, label: str, title: str) -> bytes:
+    """The PNG: the loss on a logarithmic scale, and `metric`, labelled `label`, unless it is the loss itself."""
+    panels = [("loss", "loss")] + ([(metric, label)] if metric != "loss" else [])
+    with plain_style():
+        figure = blank(0.3 + 4.6 * len(panels), 3.9)
+        text_at(figure, 0.15, 0.1, shortened(title, 48 * len(panels)), weight="bold")
+        for position, (name, words) in enumerate(panels):
+            axes = axes_at(figure, 0.65 + position * 4.6, 0.62, 3.8, 2.65)
+            axes.set_xlabel("epoch")
+            axes.set_ylabel(words)
+            _draw(axes, curves, name)
+            if position == 0:
+                _legend(axes, curves)
+        return png(figure)
+
+
+def _draw(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
+    longest = 0
+    for split, colour in COLOURS.items():
+        key = f"{split}/{metric}"
+        for curve in curves:
+            points = _finite(curve.values.get(key, {}))
+            if not points:
+                continue
+            longest = max(longest, *points)
+            style: dict[str, Any] = (
+                {"linewidth": 0.8, "alpha": 0.6} if curve.chosen else {"linewidth": 0.5, "alpha": 0.3}
+            )
+            dashes = ":" if curve.diverged else "-"
+            if len(points) == 1:
+                style["marker"] = "."
+            axes.plot(list(points), list(points.values()), color=colour, linestyle=dashes, **style)
+            if curve.diverged:
+                last = max(points)
+                axes.plot([last], [points[last]], color=colour, marker="x", markersize=6)
+            elif curve.chosen and curve.best_epoch in points:
+                best = [curve.best_epoch], [points[curve.best_epoch]]
+                axes.plot(*best, color=colour, marker="o", markersize=4, markeredgecolor="white", markeredgewidth=0.5)
+        _draw_mean(axes, [_finite(c.values.get(key, {})) for c in curves if c.chosen], colour)
+    if metric == "loss" and _all_positive(curves):
+        axes.set_yscale("log")
+    axes.set_xlim(0.5 if longest < 3 else 1, max(longest, 1) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(color="#dddddd", linewidth=0.4)
+
+
+def _draw_mean(axes: Axes, folds: Sequence[Mapping[int, float]], colour: str) -> None:
+    """Over the epochs that all folds have: a mean over fewer would jump where one stops."""
+    folds = [fold for fold in folds if fold]
+    if len(folds) < 2:
+        return
+    shared = sorted(set.intersection(*(set(fold) for fold in folds)))
+    means = [float(np.mean([fold[epoch] for fold in folds])) for epoch in shared]
+    axes.plot(shared, means, color=colour, linewidth=2.2)
+
+
+def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
+    """What the lines are, as far as there are such lines."""
+    entries = []
+    for split, colour in COLOURS.items():
+        if any(key.startswith(f"{split}/") for curve in curves for key in curve.values):
+            entries += axes.plot([], [], color=colour, linewidth=2.2, label=WORDS[split])
+    chosen = sum(curve.chosen for curve in curves)
+    if chosen > 1:
+        entries += axes.plot([], [], color="#555555", linewidth=0.8, label="one fold (bold: mean)")
+    if any(not curve.chosen and not curve.diverged for curve in curves):
+        entries += axes.plot([], [], color="#bbbbbb", linewidth=0.5, label="other starts")
+    if chosen:
+        entries += axes.plot([], [], color="#555555", marker="o", markersize=4, linestyle="none", label="best epoch")
+    if any(curve.diverged for curve in curves):
+        entries += axes.plot([], [], color="#555555", marker="x", linestyle=":", label="diverged")
+    axes.legend(handles=entries, loc="lower left", bbox_to_anchor=(-0.1, 1.0), ncols=3, borderaxespad=0.1)
+
+
+def _finite(values: Mapping[int, float]) -> dict[int, float]:
+    return {epoch: value for epoch, value in sorted(values.items()) if math.isfinite(value)}
+
+
+def _all_positive(curves: Sequence[Curve]) -> bool:
+    losses = [v for c in curves for s in COLOURS for v in _finite(c.values.get(f"{s}/loss", {})).values()]
+    return bool(losses) and min(losses) > 0
