@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,23 +12,25 @@ from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError
 from onn_runner.task.base import Step, StepOutput
-from onn_runner.task.loss import Loss, named
+from onn_runner.task.loss import Loss, build
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restore:
     """Raises ConfigError for an unknown loss, and for a prediction of another shape than its target."""
 
-    loss: str | Loss = "mse"
-    """A name of task/loss.py, or a function (prediction, target) -> scalar."""
+    loss: str | Mapping[str, float] | Loss = "mse"
+    """A name of task/loss.py, names with their weights in a sum, or a function (prediction, target) -> scalar."""
     clip: Sequence[float] | None = None
     """Range to which predictions are clipped before they are scored; None: scored as they are. Losses never are."""
+    data_range: Sequence[float] = (0.0, 1.0)
+    """Of the targets' values: what SSIM refers to, and what pictures show from black to white."""
     criterion: Loss = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "criterion", named(self.loss) if isinstance(self.loss, str) else self.loss)
-        if not callable(self.criterion):
-            raise ConfigError(f"task.loss (={self.loss!r}) must be a name or a function of prediction and target.")
+        if not _is_range(self.data_range):
+            raise ConfigError(f"task.data_range (={self.data_range}) must be [low, high], such as [0, 1].")
+        object.__setattr__(self, "criterion", build(self.loss, span=float(self.data_range[1] - self.data_range[0])))
         if self.clip is not None and not _is_range(self.clip):
             raise ConfigError(f"task.clip (={self.clip}) must be [low, high], such as [0, 1], or null.")
 
@@ -56,7 +58,9 @@ class Restore:
         if any(panel.ndim != 4 or panel.shape[-2] != panels[0].shape[-2] for panel in panels):
             return {}
         channels = 3 if all(panel.shape[1] == 3 for panel in panels) else 1
-        return {"input_output_target": torch.cat([panel[:, :channels].clamp(0, 1) for panel in panels], dim=-1)}
+        low, high = self.data_range
+        shown = [((panel[:, :channels] - low) / (high - low)).clamp(0, 1) for panel in panels]
+        return {"input_output_target": torch.cat(shown, dim=-1)}
 
     def _predict(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         prediction, target = network(batch["input"]), batch["target"]

@@ -75,7 +75,7 @@ def test_output_of_another_shape_is_refused() -> None:
     ("changes", "message"),
     [
         ({"loss": "l2"}, r"unknown task\.loss 'l2'"),
-        ({"loss": 3}, r"task\.loss \(=3\) must be a name or a function"),
+        ({"loss": 3}, r"task\.loss \(=3\) must be a name, a mapping"),
         ({"clip": [1, 0]}, r"task\.clip \(=\[1, 0\]\) must be \[low, high\]"),
         ({"clip": [1]}, r"task\.clip \(=\[1\]\)"),
     ],
@@ -88,3 +88,15 @@ def test_wrong_values_are_refused(changes: dict[str, Any], message: str) -> None
 def test_a_function_can_be_the_loss() -> None:
     output = Restore(loss=lambda prediction, target: (prediction - target).amax()).eval_step(nn.Identity(), batch())
     assert output.loss.item() == (batch()["input"] - batch()["target"]).max().item()
+
+
+def test_preview_maps_the_range_of_the_data_to_black_and_white() -> None:
+    data, task = batch(), Restore(data_range=(-1, 3))
+    (pictures,) = task.preview(data, task.eval_step(nn.Identity(), data)).values()
+    assert torch.equal(pictures[..., 14:], (data["target"] + 1) / 4)
+
+
+@pytest.mark.parametrize("value", [(1, 0), (0, 0), (0, float("inf")), (0,), "01", None])
+def test_wrong_data_ranges_are_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"task\.data_range \(="):
+        Restore(data_range=value)
