@@ -133,8 +133,7 @@ class _Items(Dataset[Item]):
 
 
 def _span(scale_to: object) -> tuple[float, float]:
-    span = tuple(scale_to) if isinstance(scale_to, Sequence) and not isinstance(scale_to, str) else None
-    if span not in RANGES or any(isinstance(end, bool) for end in span or ()):
+    span = tuple(scale_to) if isinstance(scale_to, Sequence) and not isinstance(scale_to, str) else ()
+    if span not in RANGES or any(isinstance(end, bool) for end in span):
         raise refuse("data.scale_to", scale_to, "[-1, 1] or [0, 1]")
-    assert span is not None
     return float(span[0]), float(span[1])

@@ -1,4 +1,4 @@
-"""What needs no training, on the same fold: the untouched input, a Gaussian blur and non-local means.
+"""What needs no training, on the same fold: the untouched input, filters against noise, blur and small size.
 
 Their one parameter is chosen on patches of the fold's training part, never on the part that is tested.
 """
@@ -17,10 +17,13 @@ import torch
 from torch.utils.data import Dataset
 
 from onn_runner.data.base import Item, Source
+from onn_runner.data.deblur import Deblur
 from onn_runner.data.noise import GREY_LEVELS, Gaussian, SaltAndPepper
+from onn_runner.data.super_resolution import SuperResolution, resized
 from onn_runner.metric.base import ItemMetric
 from onn_runner.partition.base import Fold
 from onn_runner.partition.split import whole_groups
+from onn_runner.task.deconvolution import richardson_lucy, wiener
 
 Array = npt.NDArray[np.float32]
 Metrics = Callable[[], dict[str, ItemMetric]]
@@ -98,11 +101,16 @@ def clipped(method: Method, limits: Range) -> Method:
 
 
 def methods(source: Source) -> dict[str, Method]:
-    """The baselines that suit the shape of the source's items."""
+    """The baselines that suit what was done to the source's items, and their shape."""
+    kind: object = source
+    if isinstance(kind, SuperResolution):
+        return enlarging(kind)
+    if isinstance(kind, Deblur):
+        return deblurring(kind)
     if source.shape.input != source.shape.target:
         return {}
     found = {
-        "untouched input": Method(lambda noisy, _: noisy, (0.0,), ""),
+        "untouched input": Method(untouched, (0.0,), ""),
         "gaussian blur": Method(blurred, (0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0), "deviation {:g} pixels"),
     }
     if isinstance(getattr(source, "noise", None), SaltAndPepper):
@@ -115,6 +123,42 @@ def methods(source: Source) -> dict[str, Method]:
 
         found["non-local means"] = Method(non_local, (0.4, 0.6, 0.8, 1.0), "strength {:g} of the noise's deviation")
     return found
+
+
+def enlarging(source: SuperResolution) -> dict[str, Method]:
+    """From the small picture, or from the enlarged one where that is the input."""
+
+    def enlarged(small: Array) -> Array:
+        if source.enlarge:
+            return small
+        return cast(Array, resized(torch.from_numpy(small), source.reduction).numpy())
+
+    def sharpened(small: Array, amount: float) -> Array:
+        smooth = enlarged(small)
+        return smooth + np.float32(amount) * (smooth - blurred(smooth, source.reduction / 2))
+
+    grid = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+    return {
+        "bicubic": Method(lambda small, _: enlarged(small), (0.0,), ""),
+        "bicubic, sharpened": Method(sharpened, grid, "unsharp mask, amount {:g}"),
+    }
+
+
+def deblurring(source: Deblur) -> dict[str, Method]:
+    """With the kernel that blurred."""
+    kernel = source.kernel
+    balances = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
+    return {
+        "untouched input": Method(untouched, (0.0,), ""),
+        "wiener filter": Method(lambda x, balance: wiener(x, kernel, balance), balances, "balance {:g}"),
+        "richardson-lucy": Method(
+            lambda x, iterations: richardson_lucy(x, kernel, iterations), (2, 5, 10, 20), "{:g} iterations"
+        ),
+    }
+
+
+def untouched(noisy: Array, _: float) -> Array:
+    return noisy
 
 
 def blurred(
