@@ -7,37 +7,44 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from rich.console import Console
 from torch import nn
 
 from onn_runner import seeding, storage
 from onn_runner.data.base import Source
-from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError, RunError, out_of_memory
+from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError
 from onn_runner.metric.base import ItemMetric
 from onn_runner.overview import describe, show_device, threads_for
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold, Partition
 from onn_runner.report import folder as folders
-from onn_runner.report import results as reporting
 from onn_runner.report import screen, table
 from onn_runner.report import tensorboard as events
+from onn_runner.report.differences import differences
 from onn_runner.report.folder import RunFolder
-from onn_runner.task import baseline
+from onn_runner.session import Session
 from onn_runner.task.base import Task
 from onn_runner.trainer.device import busy, threads
 from onn_runner.trainer.engine import Engine
-from onn_runner.trainer.fold import check, train_fold
+from onn_runner.trainer.fold import check
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.progress import QuietReporter, make_reporter
-from onn_runner.trainer.result import FoldResult
 from onn_runner.trainer.settings import Settings
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The same topology of other neurons, trained and tested on the same folds, seeds, starts and items."""
+
+    name: str
+    """The option of `baseline`: "conv"."""
+    build_network: Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +62,17 @@ class Experiment:
     schedule: Any
     build_metrics: Callable[[], dict[str, ItemMetric]]
     settings: Settings
+    twin: Twin | None = None
 
     def example_network(self) -> nn.Module:
         """A network to look at; leaves torch's random state as it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeding.derive("example", self.seed))
             return self.build_network()
+
+    def of_twin(self) -> Experiment | None:
+        """The same experiment with the twin's network; None without a twin."""
+        return None if self.twin is None else replace(self, build_network=self.twin.build_network, twin=None)
 
     def job(self, fold: Fold, folder: Path) -> FoldJob:
         """What the trainer needs for one fold."""
@@ -79,94 +91,6 @@ class Experiment:
         )
 
 
-@dataclass
-class Session:
-    """One process working on one run folder."""
-
-    experiment: Experiment
-    folder: RunFolder
-    folds: Sequence[Fold]
-    network: Mapping[str, Any]
-    reporter: QuietReporter
-    stop: StopRequest
-    out: Console
-    began: float
-    results: dict[int, FoldResult]
-    baselines: dict[int, Mapping[str, Mapping[str, float]]]
-
-    def status(self, default: str) -> str:
-        diverged = any(result.any_diverged for result in self.results.values())
-        return "diverged" if default == "done" and diverged else default
-
-    def collect(self, status: str) -> dict[str, Any]:
-        """results.json's content as far as it is known."""
-        experiment = self.experiment
-        metrics = experiment.build_metrics()
-        return reporting.collect(
-            name=experiment.name,
-            status=self.status(status),
-            monitor=experiment.settings.monitor,
-            higher_is_better={name: metric.higher_is_better for name, metric in metrics.items()},
-            network=self.network,
-            folds=[asdict(self.results[index]) for index in sorted(self.results)],
-            baselines=self.baselines,
-            warnings=self.reporter.warnings,
-            seconds=time.monotonic() - self.began,
-        )
-
-    def save(self, status: str) -> dict[str, Any]:
-        """Write results.json, the joined CSV files and the status in run.json.
-
-        Raises RunError where a table of a finished fold was removed: its rows must not vanish from the joined ones.
-        """
-        for index, result in self.results.items():
-            for path in (self.folder.path / f"fold_{index:02d}" / name for name in ("metrics.csv", "test_items.csv")):
-                if result.status == "done" and not path.is_file():
-                    raise RunError(
-                        f"{path} is gone: remove status.json beside it, then resume: the fold is scored again"
-                    )
-        results = self.collect(status)
-        storage.write_json(self.folder.results, results)
-        for name in reporting.TABLES:
-            reporting.join_tables(
-                [self.folder.path / f"fold_{fold.index:02d}" / name for fold in self.folds], self.folder.path / name
-            )
-        self.folder.update_record(status=results["status"])
-        return results
-
-    def train(self, fold: Fold, *, resume: bool) -> None:
-        """Train and test one fold, then the baselines on it; what an earlier process finished is read."""
-        folder = self.folder.fold(fold.index)
-        job = self.experiment.job(fold, folder)
-        try:
-            self.results[fold.index] = train_fold(job, reporter=self.reporter, stop=self.stop, resume=resume)
-        except (RuntimeError, MemoryError) as error:
-            if isinstance(error, OnnRunnerError) or not out_of_memory(error):
-                raise
-            raise RunError(
-                f"fold {fold.index}: not enough memory on {self.experiment.settings.device}: lower trainer.batch_size, "
-                "trainer.eval_batch_size or network.channels"
-            ) from error
-        self.baselines[fold.index] = self._score_baselines(fold, folder / "baselines.json")
-        self.save("running")
-        if self.stop.requested:
-            raise Interrupted(f"stopped by {self.stop.reason}")
-
-    def _score_baselines(self, fold: Fold, path: Path) -> Mapping[str, Mapping[str, float]]:
-        # What is missing or damaged is scored again.
-        with contextlib.suppress(OSError, ValueError):
-            known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text(encoding="utf-8"))
-            return known
-        self.reporter.note(f"fold {fold.index}: scoring the baselines")
-        source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)
-        scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip)
-        means = {name: dict(result.means) for name, result in scored.items()}
-        rows = baseline.item_rows(fold.index, scored, source, fold)
-        reporting.write_table(path.with_name("baseline_items.csv"), baseline.ITEMS_HEADER, rows)
-        storage.write_json(path, means)
-        return means
-
-
 def carry_out(
     experiment: Experiment,
     *,
@@ -179,15 +103,15 @@ def carry_out(
     out = screen.console()
     if resume is None:
         folds: Sequence[Fold] = experiment.partition.split(experiment.source)
-        summary = describe(out, experiment, folds)
-        count = threads_for(experiment, summary)
+        shown = describe(out, experiment, folds)
+        count = threads_for(experiment, shown.model.summary)
         folder = begin(experiment, folds, fixed_folder, {**origin, "threads": count})
     else:
         folder = RunFolder(resume)
         folds = reopen(experiment, folder, check_resumable)
-        summary = describe(out, experiment, folds)
+        shown = describe(out, experiment, folds)
         # Sums over another number of threads differ in their last bits.
-        count = folder.read_record().get("threads") or threads_for(experiment, summary)
+        count = folder.read_record().get("threads") or threads_for(experiment, shown.model.summary)
     with threads(count), folder.lock(), StopRequest().install() as stop, make_reporter() as reporter:
         show_device(out, experiment, count)
         warning = busy(count)
@@ -196,8 +120,8 @@ def carry_out(
             reporter.note(f"warning: {warning}")
         if resume is not None:
             note_resumption(experiment, folder, origin, reporter)
-        session = Session(experiment, folder, folds, summary.as_plain(), reporter, stop, out, time.monotonic(), {}, {})
-        reporter.run_started(len(folds), experiment.settings.starts, experiment.settings.epochs)
+        session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic())
+        session.start()
         with closing(session):
             for fold in folds:
                 session.train(fold, resume=resume is not None)
@@ -210,7 +134,8 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
         check(experiment.job(fold, Path()))
     # Only here do the optimizer's values and frozen patterns meet a network: what is wrong is refused without a folder.
     with torch.random.fork_rng(devices=[]):
-        Engine(experiment.job(folds[0], Path()), 0, higher=True)
+        for one in filter(None, (experiment, experiment.of_twin())):
+            Engine(one.job(folds[0], Path()), 0, higher=True)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
     storage.write_text(folder.config, as_yaml(experiment.config))
     storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=experiment.source.fingerprint()))
@@ -272,12 +197,13 @@ def closing(session: Session) -> Iterator[None]:
 def finish(session: Session) -> tuple[int, float | None, Path]:
     """The final table, on the screen and as Markdown, and the run's TensorBoard summary."""
     results = session.save("done")
-    final = table.build(results)
-    storage.write_text(session.folder.path / "table.md", table.markdown(final))
+    shown = [table.build(results), *filter(None, [differences(results)])]
+    storage.write_text(session.folder.path / "table.md", "\n".join(map(table.markdown, shown)))
     failed = bool(results["status"] == "diverged")
     events.write_run(session.folder.path, results, parameters=session.experiment.config, failed=failed)
-    screen.show_table(session.out, final)
-    screen.show_places(session.out, session.folder.path, monitor=results["monitor"])
+    for one in shown:
+        screen.show_table(session.out, one)
+    screen.show_places(session.out, session.folder.path, monitor=results["monitor"], twin=results["twin"] is not None)
     return int(failed), score(results), session.folder.path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -95,18 +96,15 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     source = make(config.data, "data")
     partition = make(config.partition, "partition")
     operators, catalogue = build_operators(config, request)
-    factory = make(
-        config.model,
-        "model",
-        operators=operators,
-        catalogue=catalogue,
-        compute=plain["compute"]["name"],
-        initialisation=plain.get("initialisation", "calibrated"),
-    )
+    neurons = {
+        "operators": operators,
+        "catalogue": catalogue,
+        "compute": plain["compute"]["name"],
+        "initialisation": plain.get("initialisation", "calibrated"),
+    }
     network = partial(
         build_network,
         config.network,
-        factory=factory,
         in_channels=source.shape.input[0],
         out_channels=source.shape.target[0],
         input_size=tuple(source.shape.input[1:]),
@@ -118,13 +116,14 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     scheduler = config.get("scheduler")
     return Experiment(
         name=checked_name(plain.get("name"))
-        or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config)),
+        or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config, "model")),
         config=stored_config(plain, with_operators=uses_operators(config)),
         seed=seed,
         source=source,
         partition=partition,
         task=make(config.task, "task", data_range=tuple(source.data_range)),
-        build_network=network,
+        build_network=partial(network, factory=make(config.model, "model", **neurons)),
+        twin=build_twin(config, request, network, neurons),
         build_optimizer=build_optimizer(config.optimizer),
         schedule=None if scheduler is None else build_schedule(scheduler),
         build_metrics=metrics,
@@ -138,6 +137,33 @@ def stored_config(plain: Mapping[str, Any], *, with_operators: bool) -> dict[str
     if not with_operators:
         kept = {key: value for key, value in kept.items() if key not in ("operators", "initialisation")} | {"ops": "-"}
     return kept
+
+
+def build_twin(config: DictConfig, request: Request, network: Callable[..., Any], neurons: Mapping[str, Any]) -> Any:
+    """The same topology of the neurons that baseline=<model> chooses; None without a baseline.
+
+    Raises ConfigError naming baseline.<key>, and where the twin would be the model itself.
+    """
+    from onn_runner.crossvalidation import Twin
+
+    if "baseline" not in config:
+        return None
+    name = str(request.choices.get("baseline", "baseline"))
+    if config.baseline == config.model:
+        raise ConfigError(
+            f"baseline={name} is the model itself, with the same settings: there is nothing to compare; choose another "
+            "model or baseline, or set one of baseline.<key> apart"
+        )
+    factory = naming_baseline(partial(make, config.baseline, "baseline", **neurons))
+    return Twin(name, partial(naming_baseline, partial(network, factory=factory)))
+
+
+def naming_baseline(build: Callable[[], Any]) -> Any:
+    """What `build` makes; its errors name baseline.<key> where those of the model name model.<key>."""
+    try:
+        return build()
+    except ConfigError as error:
+        raise ConfigError(re.sub(r"\bmodel(?=[.=])", "baseline", str(error))) from error
 
 
 def build_network(node: DictConfig, **given: Any) -> Any:
@@ -185,9 +211,13 @@ def build_metrics(config: DictConfig, *, span: float = 1.0) -> dict[str, Any]:
     return {str(name): adapt(make(node(given), f"metrics.{name}")) for name, given in config.metrics.items()}
 
 
-def uses_operators(config: DictConfig) -> bool:
-    """Whether the model's neurons have operators at all (onn), so that `ops` means something."""
-    return "operators" in signature_of(constructor(config.model, "model"))
+def uses_operators(config: DictConfig, *kinds: str) -> bool:
+    """Whether the neurons of the model, or of the baseline, have operators at all (onn), so that `ops` means something.
+
+    `kinds`: "model" to ask for the model only.
+    """
+    chosen = [kind for kind in kinds or ("model", "baseline") if kind in config]
+    return any("operators" in signature_of(constructor(config[kind], kind)) for kind in chosen)
 
 
 def build_operators(config: DictConfig, request: Request) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -201,9 +231,7 @@ def build_operators(config: DictConfig, request: Request) -> tuple[dict[str, Any
         raise ConfigError(
             "ops is empty: name at least one operator, for example ops=sine,exp (see 'onn list operators')"
         )
-    layers = config.model.get("layers")
-    layers = OmegaConf.to_container(layers) if OmegaConf.is_config(layers) else layers
-    used = list(dict.fromkeys([*names, *layer_names(layers)]))
+    used = list(dict.fromkeys([*names, *layer_names(config.model), *layer_names(config.get("baseline") or {})]))
     catalogue = {}
     for name in used:
         node = operator_node(config, name, request.config_dirs)
@@ -225,9 +253,10 @@ def nodal_of(node: DictConfig, key: str) -> Any:
     return make(node, key)
 
 
-def layer_names(layers: Any) -> list[str]:
+def layer_names(node: Mapping[Any, Any] | DictConfig) -> list[str]:
     """The operator names in model.layers, whatever else is wrong with it (the model says so)."""
-    rows = layers if isinstance(layers, list) else []
+    layers = node.get("layers")
+    rows: Any = OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []
     return [name for row in rows if isinstance(row, list) for name in row if isinstance(name, str)]
 
 

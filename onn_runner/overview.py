@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -24,8 +25,28 @@ if TYPE_CHECKING:
     from onn_runner.crossvalidation import Experiment
 
 
-def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Summary:
-    """Print what is about to run: data, folds, layers."""
+@dataclass(frozen=True)
+class Look:
+    """A network as it was shown."""
+
+    summary: Summary
+    matched: str | None
+    """What network.match did to the widths, in words; None where nothing was asked for."""
+
+    def as_plain(self) -> dict[str, Any]:
+        return {**self.summary.as_plain(), "matched": self.matched}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the reader saw before anything was trained."""
+
+    model: Look
+    twin: Look | None
+
+
+def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Shown:
+    """Print what is about to run: data, folds, layers, the twin."""
     source, settings = experiment.source, experiment.settings
     size = f"{len(folds)} folds x {settings.starts} starts x {settings.epochs} epochs"
     out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
@@ -33,9 +54,42 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sum
         out.print(Text(f"  {line}"))
     with threads(1):
         example = example_batch(experiment, folds)
-        summary = summarise(experiment.example_network(), source.shape.input, example=example)
-    show_summary(out, summary)
-    return summary
+        model = look(experiment, example)
+        twin = experiment.of_twin()
+        other = None if twin is None else look(twin, example)
+    show_summary(out, model.summary)
+    if model.matched:
+        out.print(Text(f"  {model.matched}"))
+    if other is not None and experiment.twin is not None:
+        show_twin(out, experiment.twin.name, other, model)
+    return Shown(model, other)
+
+
+def look(experiment: Experiment, example: torch.Tensor) -> Look:
+    """The experiment's network as a summary, and what was done to match its size."""
+    network = experiment.example_network()
+    summary = summarise(network, experiment.source.shape.input, example=example)
+    return Look(summary, getattr(network, "matched", None))
+
+
+def show_twin(out: Console, name: str, twin: Look, model: Look) -> None:
+    """`Baseline conv: 3 layers (conv 16, conv 16, conv 1), 2,625 parameters (1.2 % fewer than the model), ...`."""
+    layers = ", ".join(f"{row.facts.kind} {row.output_shape[0]}" for row in twin.summary.rows)
+    ours, theirs = model.summary, twin.summary
+    parameters = f"{theirs.parameters:,} parameters ({relative(theirs.parameters, ours.parameters)})"
+    macs = f"{theirs.macs:,} MACs ({relative(theirs.macs, ours.macs)})"
+    out.print(Text(f"Baseline {name}, trained on the same: {len(twin.summary.rows)} layers ({layers})"))
+    out.print(Text(f"  {parameters}, {macs}"))
+    for text in filter(None, (twin.matched, *(f"warning: {warning}" for warning in twin.summary.warnings))):
+        out.print(Text(f"  {text}"))
+
+
+def relative(count: int, reference: int) -> str:
+    """`3.0 % more than the model`."""
+    share = 100 * (count / reference - 1) if reference else 0.0
+    if count == reference:
+        return "as many as the model"
+    return f"{abs(share):.1f} % {'more' if share > 0 else 'fewer'} than the model"
 
 
 def threads_for(experiment: Experiment, summary: Summary) -> int:
@@ -90,15 +144,16 @@ def describe_only(experiment: Experiment) -> None:
     """dry_run: everything built and printed, the time estimated from a few real steps, nothing trained or written."""
     out = screen.console()
     folds = experiment.partition.split(experiment.source)
-    summary = describe(out, experiment, folds)
+    shown = describe(out, experiment, folds)
     for fold in folds:
         check(experiment.job(fold, Path()))
     settings, source = experiment.settings, experiment.source
-    count = threads_for(experiment, summary)
+    count = threads_for(experiment, shown.model.summary)
     show_device(out, experiment, count)
+    kinds = [one for one in (experiment, experiment.of_twin()) if one is not None]
     try:
         with threads(count):
-            step = seconds_per_step(experiment.job(folds[0], Path()))
+            step = [seconds_per_step(one.job(folds[0], Path())) for one in kinds]
     except NonFiniteError as error:
         raise RunError(
             f"the first training steps already diverge ({error.what}): lower optimizer.lr, or the range or order of "
@@ -107,7 +162,8 @@ def describe_only(experiment: Experiment) -> None:
     steps = sum(-(-len(fold.train) // settings.batch_size) for fold in folds) * settings.epochs * settings.starts
     # Validation is a forward pass without gradients: about a third of a step for the same items.
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))
-    minutes, seconds = divmod(round(step * steps * share), 60)
-    work = f"{steps:,} steps of {step * 1000:.0f} ms, {len(source)} items"
+    minutes, seconds = divmod(round(sum(step) * steps * share), 60)
+    each = " and ".join(f"{one * 1000:.0f} ms" for one in step)
+    work = f"{steps:,} steps of {each}{' for the baseline' * (len(step) - 1)}, {len(source)} items"
     out.print(Text(f"Estimated training time: {minutes} min {seconds} s ({work})"))
     out.print(Text("dry_run=true: nothing was trained or written."))

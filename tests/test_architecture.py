@@ -31,14 +31,16 @@ FLOORS = {
     "task": 5,
     "report": 6,
     "trainer": 6,
+    "comparison": 7,
     "crossvalidation": 7,
     "experiment": 7,
     "overview": 7,
     "resumption": 7,
+    "session": 7,
     "cli": 8,
 }
 SAME_PLACE = [
-    {"crossvalidation", "experiment", "overview", "resumption"},
+    {"comparison", "crossvalidation", "experiment", "overview", "resumption", "session"},
     {"checks", "errors", "seeding", "storage", "__init__"},
 ]
 """Modules of one floor that may import one another."""
@@ -151,5 +153,5 @@ def test_the_default_config_names_options_that_exist() -> None:
         for group, chosen in entry.items():
             if str(group) == "hydra":
                 continue
-            for option in [chosen] if isinstance(chosen, str) else chosen:
+            for option in [chosen] if isinstance(chosen, str) else chosen or []:
                 CATALOGUE.require(str(group).split("@")[0], option)

@@ -27,7 +27,7 @@ from onn_runner.errors import ConfigError, unknown
 
 LIST_GROUPS = ("ops", "metric", "experiment")
 """Groups of which a run has a list; that of experiments may be empty."""
-OPTIONAL_GROUPS = ("scheduler", "operators")
+OPTIONAL_GROUPS = ("scheduler", "operators", "baseline")
 """Groups that a run can do without: scheduler=null, which Hydra only knows as ~scheduler."""
 PATH_KEYS = ("resume", *(f"data.{key}" for key in ("path", "target_path", "inputs", "targets", "groups")))
 """Keys whose values are paths, with or without quotes."""

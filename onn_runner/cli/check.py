@@ -29,6 +29,8 @@ PLUGINS: Mapping[str, Mapping[str, str]] = {
     "hydra/sweeper": {"optuna": "sweep"},
 }
 """Hydra's group -> option -> the extra of this package that brings it."""
+NEURONS = ("model", "baseline")
+"""The keys of the config that choose a kind of neurons."""
 
 
 def catalogue_of(command: Command) -> Catalogue:
@@ -175,6 +177,8 @@ def check_path(config: DictConfig, parts: Sequence[str], *, top: Iterable[str]) 
                 raise ConfigError(f"{here} is a list of {len(node)}: {here}.{part} is not in it; write {here}=[...]")
             node = node[int(part)]
         elif isinstance(node, DictConfig) and not node._is_none():
+            if parts[0] == "baseline" and "baseline" not in config:
+                raise ConfigError(f"{'.'.join(parts)}: this run has no baseline; choose one, such as baseline=conv")
             if part not in node:
                 raise misspelt(here, part, [str(key) for key in node]) if here else unknown("group or key", part, top)
             node = node._get_node(part)
@@ -212,8 +216,10 @@ def idle_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
 
 def unused_parameters(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """The overrides `operators.<name>...` of operators that neither `ops` nor `model.layers` holds."""
-    layers = OmegaConf.select(config, "model.layers")
-    rows: Any = OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []
+    rows: list[Any] = []
+    for kind in NEURONS:
+        layers: Any = OmegaConf.select(config, f"{kind}.layers")
+        rows += OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []  # type: ignore[arg-type]
     named = itertools.chain.from_iterable(row for row in rows if isinstance(row, list))
     used = {*(str(name) for name in config.get("ops") or {}), *(str(name) for name in named)}
     keys = {text: text.lstrip("+~").partition("=")[0].split(".") for text in overrides}
@@ -227,10 +233,10 @@ def useful(config: DictConfig, overrides: Sequence[str]) -> list[str]:
 
 
 def has_operators(config: DictConfig) -> bool:
-    """Whether the model's factory takes operators; a factory whose source is not found counts as one that does."""
-    target = OmegaConf.select(config, "model._target_")
-    accepted = declared.parameters(str(target)) if target is not None else None
-    return accepted is None or "operators" in accepted
+    """Whether the factory of the model or of the baseline takes operators; one whose source is not found does."""
+    targets = [OmegaConf.select(config, f"{kind}._target_") for kind in NEURONS]
+    accepted = [declared.parameters(str(target)) for target in targets if target is not None]
+    return not accepted or any(names is None or "operators" in names for names in accepted)
 
 
 def model_name(config: DictConfig) -> str:

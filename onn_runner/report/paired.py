@@ -53,11 +53,12 @@ def differences(
     return Differences(fold, sums, left_out)
 
 
-def compare(parts: Sequence[Differences], *, ratio: float, higher: bool | None) -> dict[str, Any]:
+def compare(parts: Sequence[Differences], *, ratio: float | None, higher: bool | None) -> dict[str, Any]:
     """`groups` and `folds`: mean, low and high of the 95 % interval, n, better; and the number of items.
 
-    `parts`: one a fold, repeats included. `ratio`: test items over training items of a fold. `higher`: whether a higher
-    score is better; None: `better` is not counted. Low, high and p are None where there is one group or one fold.
+    `parts`: one a fold, repeats included. `ratio`: test items over training items of a fold; None: no interval over
+    folds. `higher`: whether a higher score is better; None: `better` is not counted. Low, high and p are None where
+    there is one group or one fold.
     The p-value is of the signed-rank test over groups, not adjusted for the number of metrics and methods compared.
     """
     pooled: dict[str, tuple[float, int]] = {}
@@ -67,12 +68,11 @@ def compare(parts: Sequence[Differences], *, ratio: float, higher: bool | None) 
             pooled[group] = (before + total, number + count)
     by_group = np.array([total / count for total, count in pooled.values()])
     by_fold = np.array([_mean(part) for part in parts if part.groups])
-    corrected = {"ratio": ratio}
     return {
         "items": sum(count for _, count in pooled.values()),
         "left_out": sum(part.left_out for part in parts),
         "groups": _interval(by_group, 0.0) | {"better": _better(by_group, higher), "p": signed_rank(by_group)},
-        "folds": _interval(by_fold, ratio) | {"better": _better(by_fold, higher)} | corrected,
+        "folds": _interval(by_fold, ratio) | {"better": _better(by_fold, higher), "ratio": ratio},
     }
 
 
@@ -81,14 +81,14 @@ def _mean(part: Differences) -> float:
     return math.fsum(total for total, _ in part.groups.values()) / sum(count for _, count in part.groups.values())
 
 
-def _interval(values: NDArray[np.float64], ratio: float) -> dict[str, Any]:
+def _interval(values: NDArray[np.float64], ratio: float | None) -> dict[str, Any]:
     """Mean and interval with the variance (1 / n + ratio) s^2, Student's with n - 1 degrees of freedom."""
     count = len(values)
     if count == 0:
         return {"mean": None, "low": None, "high": None, "n": 0}
     mean = float(values.mean())
-    if count == 1:
-        return {"mean": mean, "low": None, "high": None, "n": 1}
+    if count == 1 or ratio is None:
+        return {"mean": mean, "low": None, "high": None, "n": count}
     error = math.sqrt(1 / count + ratio) * float(values.std(ddof=1))
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * error
     return {"mean": mean, "low": mean - half, "high": mean + half, "n": count}

@@ -4,12 +4,14 @@ Schema 1, all numbers finite or null:
 
     schema, name, status            "running" | "done" | "diverged" | "interrupted"
     monitor, higher_is_better       "val/psnr"; {"psnr": true, "mse": false, ...}
-    network                         layers, parameters, MACs as printed at the start
+    network                         layers, parameters, MACs as printed at the start; matched: what network.match did
     folds                           per fold: fold, status, best_start, starts [{start, status, best_epoch, epochs_run,
                                     seconds_per_epoch, validation {"val/psnr"}, test {"test/psnr", "photo/psnr"}, ...}]
     cv                              "test/psnr": {mean, std, folds}: the best start of every fold that has one
     cv_starts                       the same over the mean of each fold's starts, where there are several
-    baselines                       name -> {folds: [{"test/psnr"}], cv}
+    twin                            null, or of baseline=<model>: {name, network, folds, cv, cv_starts}
+    baselines                       of what needs no training: name -> {folds: [{"test/psnr"}], cv}
+    comparison                      {unit, to: name of twin or baseline -> "test/psnr" -> see report/paired.py}
     left_out                        "test/snr": items without a defined score
     warnings, seconds
 """
@@ -80,6 +82,11 @@ def _spreads(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {key: spread([score[key] for score in scores if key in score]) for key in keys}
 
 
+def divergences(folds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every start that diverged, one line each."""
+    return [divergence(fold, start) for fold in folds for start in fold["starts"] if start.get("diverged")]
+
+
 def divergence(fold: Mapping[str, Any], start: Mapping[str, Any]) -> str:
     """Where a start diverged, in one line."""
     where = start["diverged"]
@@ -98,18 +105,23 @@ def collect(
     higher_is_better: Mapping[str, bool | None],
     network: Mapping[str, Any],
     folds: Sequence[Mapping[str, Any]],
+    twin: Mapping[str, Any] | None = None,
     baselines: Mapping[int, Mapping[str, Mapping[str, float]]],
+    comparison: Mapping[str, Any] | None = None,
     warnings: Sequence[str],
     seconds: float,
 ) -> dict[str, Any]:
-    """The content of results.json; `baselines` is fold index -> baseline name -> scores."""
+    """The content of results.json; `baselines`: fold index -> baseline -> scores; `twin`: name, network, folds."""
     names = list(dict.fromkeys(name for scores in baselines.values() for name in scores))
     rows = {name: [{"fold": index, **baselines[index][name]} for index in sorted(baselines)] for name in names}
     left_out: dict[str, int] = {}
     for start in filter(None, map(best_start, folds)):
         for key, count in start.get("left_out", {}).items():
             left_out[key] = left_out.get(key, 0) + count
-    told = [divergence(fold, start) for fold in folds for start in fold["starts"] if start.get("diverged")]
+    told = divergences(folds)
+    if twin is not None:
+        told += [f"{twin['name']}, {text}" for text in divergences(twin["folds"])]
+        twin = {**twin, "cv": cross_validated(twin["folds"]), "cv_starts": over_starts(twin["folds"])}
     return {
         "schema": RESULTS_SCHEMA,
         "name": name,
@@ -120,10 +132,12 @@ def collect(
         "folds": list(folds),
         "cv": cross_validated(folds),
         "cv_starts": over_starts(folds),
+        "twin": twin,
         "baselines": {
             name: {"folds": scores, "cv": _spreads([{k: v for k, v in row.items() if k != "fold"} for row in scores])}
             for name, scores in rows.items()
         },
+        "comparison": comparison or {"unit": "items", "to": {}},
         "left_out": {key: count for key, count in left_out.items() if count},
         "warnings": list(dict.fromkeys([*told, *warnings])),
         "seconds": seconds,

@@ -76,11 +76,12 @@ def fitting(table: Table, width: int) -> list[int]:
     return sorted(kept)
 
 
-def show_places(out: Console, folder: Path, *, monitor: str) -> None:
-    """Where the checkpoints are and how to open TensorBoard."""
+def show_places(out: Console, folder: Path, *, monitor: str, twin: bool = False) -> None:
+    """Where the checkpoints are, those of a twin too, and how to open TensorBoard."""
     shown = relative(folder)
+    below = f"; the baseline's in fold_*{os.sep}baseline" if twin else ""
     lines = (
-        f"Checkpoints:  {shown}{os.sep}fold_*{os.sep}best.pt (best epoch by {monitor}), last.pt",
+        f"Checkpoints:  {shown}{os.sep}fold_*{os.sep}best.pt (best epoch by {monitor}), last.pt{below}",
         f"Results:      {shown}{os.sep}results.json, table.md, metrics.csv, test_items.csv",
         f"TensorBoard:  tensorboard --logdir {quoted(shown)}",
     )

@@ -1,4 +1,4 @@
-"""The final table: a row per fold, mean and standard deviation, and the baselines on the same folds."""
+"""The final tables: a row per fold, mean and deviation, twin and baselines; and the paired differences to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onn_runner.report.results import best_start, divergence
+from onn_runner.report.results import best_start, divergences
 
 UNITS = {"psnr": "dB", "snr": "dB"}
-PARTS = {"test": "", "photo": "whole "}
+PARTS = {"test": "", "photo": "whole ", "fitted": "train "}
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,18 @@ def with_spread(entry: Mapping[str, Any] | None, metric: str) -> str:
 
 
 def columns(results: Mapping[str, Any]) -> list[str]:
-    """Score keys to show: all metrics on test items, then the monitor's and SSIM on whole originals."""
+    """Score keys to show: all metrics on test items, then the monitor's and SSIM on whole originals, then on training
+    items the monitor's; without a test part all metrics on training items.
+    """
     monitor = results["monitor"].partition("/")[2]
     metrics = list(results["higher_is_better"])
     metrics.sort(key=lambda metric: metric != monitor)
     keys = [f"test/{metric}" for metric in metrics]
     keys += [f"photo/{metric}" for metric in metrics if metric in (monitor, "ssim")]
     known = set(results["cv"]) | {key for row in results["baselines"].values() for key in row["cv"]}
-    return [key for key in keys if key in known]
+    fitted = [f"fitted/{metric}" for metric in metrics]
+    tested = [key for key in keys if key in known]
+    return tested + [key for key in (fitted[:1] if tested else fitted) if key in known]
 
 
 def heading(key: str, better: bool | None) -> str:
@@ -79,6 +83,13 @@ def build(results: Mapping[str, Any]) -> Table:
     rows.append((label, "", *_spread_cells(results["cv"], keys), _seconds(results["folds"])))
     if results["cv_starts"]:
         rows.append(("mean over starts", "", *_spread_cells(results["cv_starts"], keys), ""))
+    twin = results.get("twin")
+    if twin:
+        sections.append(len(rows))
+        label = f"{twin['name']}, mean ± std" + _of_folds(twin)
+        rows.append((label, "", *_spread_cells(twin["cv"], keys), _seconds(twin["folds"])))
+    if twin and twin["cv_starts"]:
+        rows.append((f"{twin['name']}, mean over starts", "", *_spread_cells(twin["cv_starts"], keys), ""))
     if results["baselines"]:
         sections.append(len(rows))
     rows += [(name, "", *_spread_cells(row["cv"], keys), "") for name, row in results["baselines"].items()]
@@ -117,14 +128,33 @@ def _seconds(folds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _title(results: Mapping[str, Any]) -> str:
-    parameters = results["network"].get("parameters")
-    size = f", {parameters:,} parameters" if isinstance(parameters, int) else ""
-    return f"{results['name']}: test scores, {len(results['folds'])} folds{size}"
+    tested = any(not key.startswith("fitted/") for key in columns(results))
+    kind = "test scores" if tested or not columns(results) else "training scores"
+    return f"{results['name']}: {kind}, {_folds(results)}{_size(results['network'])}{_twin_size(results)}"
+
+
+def _folds(results: Mapping[str, Any]) -> str:
+    count = len(results["folds"])
+    return f"{count} fold{'s' * (count != 1)}"
+
+
+def _size(network: Mapping[str, Any]) -> str:
+    parameters = network.get("parameters")
+    return f", {parameters:,} parameters" if isinstance(parameters, int) else ""
+
+
+def _twin_size(results: Mapping[str, Any]) -> str:
+    twin = results.get("twin")
+    size = _size(twin["network"]) if twin else ""
+    return f" ({twin['name']}: {size.removeprefix(', ')})" if twin and size else ""
 
 
 def _notes(results: Mapping[str, Any]) -> tuple[str, ...]:
     notes = ["std: sample standard deviation over folds; the epoch is chosen by " + results["monitor"]]
-    notes += [divergence(fold, start) for fold in results["folds"] for start in fold["starts"] if start.get("diverged")]
+    notes += divergences(results["folds"])
+    twin = results.get("twin")
+    if twin:
+        notes += [f"{twin['name']}, {text}" for text in divergences(twin["folds"])]
     for key, count in results["left_out"].items():
         notes.append(f"{key}: {count} items without a defined score (constant target) are left out")
     return tuple(notes)

@@ -27,7 +27,11 @@ def clear(folder: Path) -> None:
 
 
 def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[str, Any], failed: bool) -> None:
-    """cv/<metric>_mean and _std, mean validation curves, the HParams row with cv means and each fold's score."""
+    """cv/<metric>_mean and _std, mean validation curves, the HParams row with cv means, each fold's score and the
+    difference to the twin; the twin's means and curves below `baseline`, so that they overlay.
+    """
+    if results.get("twin"):
+        _write_twin(folder / "baseline", results)
     clear(folder)
     writer = SummaryWriter(str(folder))
     try:
@@ -47,6 +51,16 @@ def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[s
         writer.close()
 
 
+def _write_twin(folder: Path, results: Mapping[str, Any]) -> None:
+    clear(folder)
+    writer = SummaryWriter(str(folder))
+    try:
+        _write_scores(writer, {**results["twin"], "monitor": results["monitor"]})
+        _write_curves(writer, folder / "metrics.csv")
+    finally:
+        writer.close()
+
+
 def _write_scores(writer: SummaryWriter, results: Mapping[str, Any]) -> dict[str, float]:
     tags: dict[str, float] = {}
     for key, entry in results["cv"].items():
@@ -58,8 +72,20 @@ def _write_scores(writer: SummaryWriter, results: Mapping[str, Any]) -> dict[str
         chosen = best_start(fold)
         if chosen and chosen["test"].get(f"test/{metric}") is not None:
             tags[f"folds/{metric}_fold_{fold['fold']:02d}"] = chosen["test"][f"test/{metric}"]
+    tags |= _differences(results)
     for tag, value in tags.items():
         writer.add_scalar(tag, value, 0)
+    return tags
+
+
+def _differences(results: Mapping[str, Any]) -> dict[str, float]:
+    """difference/psnr_to_conv: the mean over photographs, and the ends of its interval."""
+    name = (results.get("twin") or {}).get("name")
+    tags: dict[str, float] = {}
+    for key, entry in results.get("comparison", {}).get("to", {}).get(name, {}).items():
+        ends = {"": "mean", "_low": "low", "_high": "high"}
+        values = {f"difference/{_tag(key)}_to_{name}{end}": entry["groups"][part] for end, part in ends.items()}
+        tags |= {tag: value for tag, value in values.items() if value is not None}
     return tags
 
 
@@ -97,7 +123,8 @@ def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
     used = list(ops) if isinstance(ops, Mapping) else []
     named = {name: value for name, value in config.get("operators", {}).items() if name in used}
     flat = _flat({**config, "operators": named, "ops": "+".join(used) or "-", "metrics": "+".join(config["metrics"])})
-    flat["model"] = str(config["model"]["_target_"]).rpartition(".")[2]
+    for kind in ("model", "baseline"):
+        flat[kind] = str(config.get(kind, {}).get("_target_", "-")).rpartition(".")[2]
     return {key: value for key, value in flat.items() if not key.endswith("_target_")}
 
 

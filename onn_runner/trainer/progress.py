@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
@@ -52,6 +53,7 @@ class QuietReporter:
     """Shows nothing; the warnings are kept in `warnings`. The base of the others."""
 
     def __init__(self) -> None:
+        self.subject = ""
         self.warnings: list[str] = []
         self._catching = warnings.catch_warnings()
 
@@ -67,6 +69,15 @@ class QuietReporter:
 
     def close(self) -> None:
         """Called at the end, to show what was collected."""
+
+    @contextlib.contextmanager
+    def training(self, subject: str) -> Iterator[None]:
+        """Inside, folds and warnings are told as those of `subject`: the baseline that is trained beside the model."""
+        self.subject = f"{subject}, "
+        try:
+            yield
+        finally:
+            self.subject = ""
 
     def run_started(self, folds: int, starts: int, epochs: int) -> None:
         pass
@@ -93,11 +104,14 @@ class QuietReporter:
         pass
 
     def warn(self, text: str) -> None:
+        self._keep(f"{self.subject}{text}")
+
+    def _keep(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
 
     def _collect(self, message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
-        self.warn(f"{category.__name__}: {message}")
+        self._keep(f"{category.__name__}: {message}")
 
 
 class PlainReporter(QuietReporter):
@@ -145,7 +159,7 @@ class PlainReporter(QuietReporter):
         self.folds_done += 1
         best = result.best
         scores = f"best epoch {best.best_epoch}, {describe(best.test)}" if best else "no start finished"
-        self._line(f"fold {result.fold} {result.status} ({self.folds_done} of {self.folds}): {scores}")
+        self._line(f"{self.subject}fold {result.fold} {result.status} ({self.folds_done} of {self.folds}): {scores}")
 
     def note(self, text: str) -> None:
         self._line(text)
@@ -155,7 +169,7 @@ class PlainReporter(QuietReporter):
             self._line(f"warning: {text}")
 
     def _where(self, fold: int, start: int) -> str:
-        return f"fold {fold}" + (f", start {start}" if self.starts > 1 else "")
+        return f"{self.subject}fold {fold}" + (f", start {start}" if self.starts > 1 else "")
 
     def _left(self, now: float) -> str:
         trained, total = self.done - (self.began_at or 0), self.folds * self.starts * self.epochs
@@ -197,7 +211,7 @@ class RichReporter(PlainReporter):
 
     def start_started(self, fold: int, start: int, epoch: int) -> None:
         super().start_started(fold, start, epoch)
-        self._show("folds", values=f"fold {fold}")
+        self._show("folds", values=f"{self.subject}fold {fold}")
         self._show("starts", completed=start)
         self._show("epochs", completed=epoch, values="")
 

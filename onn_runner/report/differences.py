@@ -1,0 +1,92 @@
+"""The table of paired differences: what the model scores above its twin and the baselines, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onn_runner.report.table import UNITS, Table, columns, heading
+
+MOST_DECIMALS = 10
+
+
+def differences(results: Mapping[str, Any]) -> Table | None:
+    """The table of a results.json: over photographs and over folds for the twin, over photographs for the baselines.
+
+    None where nothing is compared.
+    """
+    comparison = results["comparison"]
+    keys = [key for key in columns(results) if any(key in scores for scores in comparison["to"].values())]
+    if not keys:
+        return None
+    twin = (results.get("twin") or {}).get("name")
+    rows, sections = [], []
+    for name, scores in comparison["to"].items():
+        rows.append(_row(name, scores, keys, "groups", comparison["unit"]))
+        if name == twin:
+            rows.append(_row(name, scores, keys, "folds", "folds"))
+            sections.append(len(rows))
+    better = results["higher_is_better"]
+    titles = [heading(key, better.get(key.partition("/")[2])) for key in keys]
+    first = keys[0].partition("/")[2].upper()
+    title = f"{results['name']} minus the others on the same items: mean [95 % interval]"
+    notes = _notes(comparison, keys, first)
+    return Table(title, ("", f"{first} better on", "p", *titles), tuple(rows), tuple(sections), notes)
+
+
+def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, unit: str) -> tuple[str, ...]:
+    entries = {key: scores[key][part] for key in keys if key in scores}
+    first = entries.get(keys[0], {"n": 0, "better": None})
+    count = max((entry["n"] for entry in entries.values()), default=0)
+    better = "-" if first["better"] is None else f"{first['better']} of {first['n']}"
+    cells = [with_interval(entries.get(key), key.partition("/")[2]) for key in keys]
+    return (f"difference to {name} ({_counted(count, unit)})", better, _probability(first.get("p")), *cells)
+
+
+def _counted(count: int, unit: str) -> str:
+    """`17 photographs`, `1 fold`."""
+    return f"{count} {unit.removesuffix('s') if count == 1 else unit}"
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return "-"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def with_interval(entry: Mapping[str, Any] | None, metric: str) -> str:
+    """`+0.12 [-0.05, +0.29]`; the mean alone where there is no interval, "-" where there is nothing."""
+    if not entry or entry["mean"] is None:
+        return "-"
+    size = abs(entry["mean"]) if entry["low"] is None else (entry["high"] - entry["low"]) / 2
+    places = 2 if metric in UNITS else 4
+    if 0 < size < math.inf:
+        # Two digits of the interval's half, one of decibels.
+        places = min(max(places, (metric not in UNITS) - math.floor(math.log10(size))), MOST_DECIMALS)
+    values = (entry[name] for name in ("mean", "low", "high"))
+    mean, *ends = (f"{value:+.{places}f}" for value in values if value is not None)
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
+def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str) -> tuple[str, ...]:
+    unit = comparison["unit"]
+    one = unit.removesuffix("s")
+    averaged = "" if unit == "items" else f"; a {one}'s items are averaged first, so that it counts once"
+    every = [scores[key] for scores in comparison["to"].values() for key in keys if key in scores]
+    notes = [
+        f"over {unit}: Student's interval of the mean difference{averaged}; p: signed-rank test of {first} over "
+        f"{unit}; neither is adjusted for several comparisons"
+    ]
+    if any(entry["folds"]["low"] is not None for entry in every):
+        notes.append("over folds: the interval is widened for training sets that overlap (Nadeau and Bengio, 2003)")
+    if any(entry["groups"]["n"] == 1 for entry in every):
+        notes.append(f"one {one} has no interval")
+    if any(entry["folds"]["n"] == 1 for entry in every):
+        notes.append("one fold has no interval")
+    for name, scores in comparison["to"].items():
+        for key in keys:
+            left_out = scores[key]["left_out"] if key in scores else 0
+            if left_out:
+                notes.append(f"difference to {name}, {key}: {left_out} items without a finite one are left out")
+    return tuple(notes)
