@@ -8,7 +8,6 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ from torch.utils.data import Dataset
 
 from onn_runner import storage
 from onn_runner.errors import Interrupted, RunError
-from onn_runner.metric.base import ItemMetric
 from onn_runner.partition.split import whole_groups
+from onn_runner.report.ranking import Choice, chosen, ranking, read_items
 from onn_runner.report.table import UNITS, figure
 from onn_runner.trainer import batches, checkpoint, records
 from onn_runner.trainer.device import Randomness, choose_device, matmul_precision
@@ -59,7 +58,7 @@ def draw_fold(job: FoldJob, result: FoldResult, reporter: Reporter) -> None:
     made_of = f"start {best.start}, epoch {best.best_epoch}"
     if _is_drawn(folder, made_of):
         return
-    with _told(f"fold {result.fold}", reporter):
+    with _told(str(job.folder), reporter):
         device = choose_device(job.settings.device)
         with Randomness(device).forked(), matmul_precision(job.settings.precision):
             drawn = _FoldPictures(job, best.start, f"fold {job.fold.index}, best epoch {best.best_epoch}").all()
@@ -68,16 +67,19 @@ def draw_fold(job: FoldJob, result: FoldResult, reporter: Reporter) -> None:
             _write_events(folder, drawn, best.best_epoch or 0)
 
 
-def draw_run(folder: Path, *, name: str, monitor: str, folds: Sequence[int], reporter: Reporter) -> None:
-    """`pictures/learning_curves.png` of a run's folder from its metrics.csv, where that has changed since."""
-    table = folder / records.METRICS
-    with _told("learning curves", reporter):
+def draw_run(run: Path, below: str, *, name: str, monitor: str, folds: Sequence[int], reporter: Reporter) -> None:
+    """`pictures/learning_curves.png` from metrics.csv, where that has changed since; warnings as `draw_fold`.
+
+    `below`: the folder in the run's and in every fold's that holds the tables, "" where they are there themselves.
+    """
+    table = run / below / records.METRICS
+    with _told(f"{name}, learning curves", reporter):
         if not table.is_file():
             return
-        results = {number: read_status(folder / f"fold_{number:02d}") for number in folds}
-        content = table.read_bytes() + repr(sorted(results.items())).encode()
+        results = {number: read_status(run / f"fold_{number:02d}" / below) for number in folds}
+        content = table.read_bytes() + repr(results).encode()
         made_of = hashlib.blake2b(content, digest_size=16).hexdigest()
-        if _is_drawn(folder / FOLDER, made_of):
+        if _is_drawn(table.parent / FOLDER, made_of):
             return
         found = _curves(table, {number: result for number, result in results.items() if result is not None})
         if found:
@@ -85,7 +87,7 @@ def draw_run(folder: Path, *, name: str, monitor: str, folds: Sequence[int], rep
 
             metric = monitor.partition("/")[2]
             picture = learning_curves(found, metric=metric, label=_label(metric), title=f"{name}: learning curves")
-            _keep(folder / FOLDER, {"learning_curves": picture}, made_of)
+            _keep(table.parent / FOLDER, {"learning_curves": picture}, made_of)
 
 
 @contextlib.contextmanager
@@ -139,16 +141,6 @@ def _write_events(folder: Path, pictures: Mapping[str, bytes], epoch: int) -> No
         writer.close()
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """One item of a part, by place, with its row of scores."""
-
-    rank: str
-    place: int
-    name: str
-    scores: Mapping[str, float]
-
-
 class _FoldPictures:
     """The best weights of a fold's best start, and what is drawn of them."""
 
@@ -185,7 +177,7 @@ class _FoldPictures:
     def _strips(
         self, rows: Sequence[tuple[str, Mapping[str, float]]], words: str, view: Callable[[], Dataset[Any] | None]
     ) -> bytes | None:
-        metric = ranking(rows, self.monitor, self.metrics)
+        metric = ranking(rows, self.monitor.key.partition("/")[2], self.metrics)
         dataset = view() if metric is not None else None
         if metric is None or dataset is None:
             return None
@@ -198,7 +190,7 @@ class _FoldPictures:
         title = f"{words[0].upper()}{words[1:]}, {self.title}: worst to best {_label(metric)} of {len(rows)}"
         return strips([strip for strip in found if strip], title=title, data_range=self.job.source.data_range)
 
-    def _strip(self, dataset: Dataset[Any], choice: _Choice, metric: str) -> Strip | None:
+    def _strip(self, dataset: Dataset[Any], choice: Choice, metric: str) -> Strip | None:
         """None where output and target are no pictures or signals of one shape."""
         from onn_runner.report.figures_strips import Strip
 
@@ -239,44 +231,6 @@ class _FoldPictures:
         with torch.no_grad():
             seen = layer_use.inputs_of(self.engine.network, lambda: job.task.eval_step(self.engine.evaluating, batch))
         return layer_use.uses(self.engine.network, seen, neurons=NEURONS)
-
-
-def read_items(path: Path) -> dict[str, list[tuple[str, dict[str, float]]]]:
-    """test_items.csv: split -> (item, its scores by metric) in the order of the part; empty scores are left out."""
-    columns: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    with path.open(encoding="utf-8", newline="") as handle:
-        for row in csv.DictReader(handle):
-            columns.setdefault(row["split"], {}).setdefault(row["metric"], []).append((row["item"], row["value"]))
-    tables = {}
-    for split, metrics in columns.items():
-        # Several items may share a name, so that rows are told apart by their place.
-        names = [name for name, _ in next(iter(metrics.values()))]
-        scores = [{m: float(rows[at][1]) for m, rows in metrics.items() if rows[at][1]} for at in range(len(names))]
-        tables[split] = list(zip(names, scores, strict=True))
-    return tables
-
-
-def ranking(
-    rows: Sequence[tuple[str, Mapping[str, float]]], monitor: Monitor, metrics: Mapping[str, ItemMetric]
-) -> str | None:
-    """The metric that orders the items: the monitored one, else the first with a direction; None without scores."""
-    known = {name for _, scores in rows for name in scores}
-    names = [monitor.key.partition("/")[2], *metrics]
-    return next((n for n in names if n in known and n in metrics and metrics[n].higher_is_better is not None), None)
-
-
-def chosen(rows: Sequence[tuple[str, Mapping[str, float]]], metric: str, *, higher: bool) -> list[_Choice]:
-    """The worst, the two in the middle and the best of the items that have a score, each once."""
-    places = [place for place, (_, scores) in enumerate(rows) if metric in scores]
-    places.sort(key=lambda place: rows[place][1][metric], reverse=not higher)
-    last, middle = len(places) - 1, (len(places) - 1) // 2
-    ranks: dict[int, str] = {0: "worst", last: "best"}
-    for at in (middle, middle + 1 if len(places) % 2 == 0 else middle - 1):
-        if 0 < at < last:
-            ranks[at] = "median"
-    if last == 0:
-        ranks[0] = "the only one"
-    return [_Choice(ranks[at], places[at], *rows[places[at]]) for at in sorted(ranks)]
 
 
 def _curves(table: Path, results: Mapping[int, FoldResult]) -> list[Curve]:

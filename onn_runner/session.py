@@ -15,6 +15,7 @@ from rich.console import Console
 from onn_runner import storage
 from onn_runner.comparison import Scored, compared, fold_differences
 from onn_runner.errors import Interrupted, OnnRunnerError, RunError, out_of_memory
+from onn_runner.illustration import draw_fold, draw_run
 from onn_runner.overview import Shown
 from onn_runner.partition.base import Fold
 from onn_runner.report import results as reporting
@@ -129,13 +130,14 @@ class Session:
         self.baselines[fold.index] = self._score_baselines(fold, folder / "baselines.json")
         self._compare(fold, folder)
         self.save("running")
+        self._draw_curves()
         if self.stop.requested:
             raise Interrupted(f"stopped by {self.stop.reason}")
 
     def _trained(self, experiment: Experiment, fold: Fold, folder: Path, *, resume: bool) -> FoldResult:
         job = experiment.job(fold, folder)
         try:
-            return train_fold(job, reporter=self.reporter, stop=self.stop, resume=resume)
+            result = train_fold(job, reporter=self.reporter, stop=self.stop, resume=resume)
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, OnnRunnerError) or not out_of_memory(error):
                 raise
@@ -143,6 +145,19 @@ class Session:
                 f"fold {fold.index}: not enough memory on {experiment.settings.device}: lower trainer.batch_size, "
                 "trainer.eval_batch_size or network.channels"
             ) from error
+        if not self.stop.requested:
+            draw_fold(job, result, self.reporter)
+        return result
+
+    def _draw_curves(self) -> None:
+        """The model's and the twin's."""
+        experiment, numbers = self.experiment, [fold.index for fold in self.folds]
+        for name, below in ((experiment.name, ""), (experiment.twin.name if experiment.twin else "", TWIN)):
+            if experiment.settings.pictures and name:
+                draw_run(
+                    self.folder.path, below, name=name, monitor=experiment.settings.monitor, folds=numbers,
+                    reporter=self.reporter,
+                )  # fmt: skip
 
     def _score_baselines(self, fold: Fold, path: Path) -> Mapping[str, Mapping[str, float]]:
         if not fold.test:

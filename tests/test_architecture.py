@@ -34,18 +34,20 @@ FLOORS = {
     "comparison": 7,
     "crossvalidation": 7,
     "experiment": 7,
+    "illustration": 7,
     "overview": 7,
     "resumption": 7,
     "session": 7,
     "cli": 8,
 }
 SAME_PLACE = [
-    {"comparison", "crossvalidation", "experiment", "overview", "resumption", "session"},
+    {"comparison", "crossvalidation", "experiment", "illustration", "overview", "resumption", "session"},
     {"checks", "errors", "seeding", "storage", "__init__"},
 ]
 """Modules of one floor that may import one another."""
 ONLY_IN = {
     "hydra": ("experiment.py", "cli/"),
+    "matplotlib": ("report/figures",),
     "omegaconf": ("experiment.py", "cli/"),
     "triton": ("compute/fused/",),
     "typer": ("cli/",),

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from onn_runner.report.figures import BLUE, ORANGE, axes_at, blank, plain_style, png, shortened, text_at
 
@@ -38,12 +40,11 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, label: str, title: 
         figure = blank(0.3 + 4.6 * len(panels), 3.9)
         text_at(figure, 0.15, 0.1, shortened(title, 48 * len(panels)), weight="bold")
         for position, (name, words) in enumerate(panels):
-            axes = axes_at(figure, 0.65 + position * 4.6, 0.62, 3.8, 2.65)
+            axes = axes_at(figure, 0.75 + position * 4.6, 0.85, 3.75, 2.55)
             axes.set_xlabel("epoch")
             axes.set_ylabel(words)
             _draw(axes, curves, name)
-            if position == 0:
-                _legend(axes, curves)
+        _legend(figure, curves, columns=3 * len(panels))
         return png(figure)
 
 
@@ -71,10 +72,22 @@ def _draw(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
                 axes.plot(*best, color=colour, marker="o", markersize=4, markeredgecolor="white", markeredgewidth=0.5)
         _draw_mean(axes, [_finite(c.values.get(key, {})) for c in curves if c.chosen], colour)
     if metric == "loss" and _all_positive(curves):
-        axes.set_yscale("log")
-    axes.set_xlim(0.5 if longest < 3 else 1, max(longest, 1) + 0.5)
+        _make_logarithmic(axes)
+    margin = max(0.5, 0.02 * longest)
+    axes.set_xlim(1 - margin, max(longest, 1) + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(color="#dddddd", linewidth=0.4)
+
+
+def _make_logarithmic(axes: Axes) -> None:
+    """With plain numbers at the ticks, more of them within one decade."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    decades = math.log10(high / low)
+    digits = (1.0,) if decades > 3 else (1.0, 2.0, 5.0) if decades > 1 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=digits, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:.4g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_mean(axes: Axes, folds: Sequence[Mapping[int, float]], colour: str) -> None:
@@ -87,22 +100,23 @@ def _draw_mean(axes: Axes, folds: Sequence[Mapping[int, float]], colour: str) ->
     axes.plot(shared, means, color=colour, linewidth=2.2)
 
 
-def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
+def _legend(figure: Figure, curves: Sequence[Curve], *, columns: int) -> None:
     """What the lines are, as far as there are such lines."""
-    entries = []
+    entries: list[Line2D] = []
     for split, colour in COLOURS.items():
         if any(key.startswith(f"{split}/") for curve in curves for key in curve.values):
-            entries += axes.plot([], [], color=colour, linewidth=2.2, label=WORDS[split])
+            entries.append(Line2D([], [], color=colour, linewidth=2.2, label=WORDS[split]))
     chosen = sum(curve.chosen for curve in curves)
     if chosen > 1:
-        entries += axes.plot([], [], color="#555555", linewidth=0.8, label="one fold (bold: mean)")
+        entries.append(Line2D([], [], color="#555555", linewidth=0.8, label="one fold (bold: mean)"))
     if any(not curve.chosen and not curve.diverged for curve in curves):
-        entries += axes.plot([], [], color="#bbbbbb", linewidth=0.5, label="other starts")
+        entries.append(Line2D([], [], color="#bbbbbb", linewidth=0.5, label="other starts"))
     if chosen:
-        entries += axes.plot([], [], color="#555555", marker="o", markersize=4, linestyle="none", label="best epoch")
+        entries.append(Line2D([], [], color="#555555", marker="o", markersize=4, linestyle="none", label="best epoch"))
     if any(curve.diverged for curve in curves):
-        entries += axes.plot([], [], color="#555555", marker="x", linestyle=":", label="diverged")
-    axes.legend(handles=entries, loc="lower left", bbox_to_anchor=(-0.1, 1.0), ncols=3, borderaxespad=0.1)
+        entries.append(Line2D([], [], color="#555555", marker="x", linestyle=":", label="diverged"))
+    top = 1 - 0.28 / figure.get_figheight()
+    figure.legend(handles=entries, loc="upper left", bbox_to_anchor=(0.0, top), ncols=columns)
 
 
 def _finite(values: Mapping[int, float]) -> dict[int, float]:

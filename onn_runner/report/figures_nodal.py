@@ -61,6 +61,8 @@ def nodal_functions(layers: Sequence[LayerUse], *, title: str) -> bytes:
                     )  # fmt: skip
                 axes = axes_at(figure, left, top + words, width, height)
                 _draw_neuron(axes, neuron)
+                if column == 0:
+                    axes.set_ylabel("psi")
                 if row == len(shown) - 1:
                     axes.set_xlabel("x")
         return png(figure)
@@ -89,7 +91,7 @@ def arguments(layers: Sequence[LayerUse], *, before: Sequence[LayerUse], title: 
     """The PNG: a row a layer, a histogram an operator. `before`: the same layers with the weights they started with."""
     shown, note = _limited(layers)
     earlier = {(layer.name, part.operator): part for layer in before for part in layer.arguments}
-    width, height, gap = 3.0, 1.25, 0.35
+    width, height, gap = 3.0, 1.25, 0.6
     columns = max(len(layer.arguments) for layer in shown)
     with plain_style():
         figure = blank(max(LABEL + columns * (width + gap), 6.2), 0.95 + len(shown) * (height + 0.75))
@@ -120,6 +122,7 @@ def _draw_histogram(axes: Axes, part: Arguments, before: Arguments | None) -> No
     axes.set_xlim(-reach, reach)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.set_xlabel(part.symbol, labelpad=1)
+    axes.set_ylabel("share")
     axes.set_title(
         f"{part.operator}, {part.neurons} neuron{'s' * (part.neurons != 1)}: {_summary(part, before)}", loc="left"
     )

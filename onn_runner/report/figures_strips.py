@@ -19,6 +19,7 @@ from onn_runner.report.figures import (
     BAD,
     BLACK,
     BLUE,
+    DPI,
     GREY,
     ORANGE,
     axes_at,
@@ -31,9 +32,9 @@ from onn_runner.report.figures import (
 
 Array = npt.NDArray[np.float32]
 
-TEXT, GAP, TITLE, BAR = 1.75, 0.08, 0.62, 0.85
+TEXT, GAP, TITLE, BAR = 1.95, 0.08, 0.62, 0.85
 """Inches: the column of words, between panels, above the first row, right of the last panel."""
-LARGEST = 320
+LARGEST = 220
 """Pixels of a side that are shown; larger images are averaged down."""
 COVERED = 99.5
 """Per cent of all errors that the colour scale covers: single pixels shall not darken all others."""
@@ -65,28 +66,47 @@ def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float])
     errors = [_error(item) for item in items]
     limit, beyond = _scale(errors)
     sizes = [item.target.shape[-2:] for item in items]
-    panel = float(np.clip(max(max(size) for size in sizes) / 100, 1.55, 2.4))
+    panel = float(np.clip(max(max(size) for size in sizes) / DPI, 1.55, 2.0))
     heights = [panel * float(np.clip(size[0] / size[1], 0.3, 1.5)) for size in sizes]
     heights = [max(height, 1.3) for height in heights]
     figure = blank(TEXT + 4 * (panel + GAP) + BAR, TITLE + sum(heights) + GAP * len(items) + 0.3)
     text_at(figure, 0.1, 0.1, shortened(title, 110), weight="bold")
     colours = _error_colours()
+    sheet = _sheet(figure)
+    for column, words in enumerate(("input", "output", "target", "|output - target|")):
+        sheet.text(TEXT + column * (panel + GAP) + panel / 2, TITLE - 0.06, words, ha="center", va="bottom")
     top = TITLE
-    for position, (item, error, height) in enumerate(zip(items, errors, heights, strict=True)):
+    for item, error, height in zip(items, errors, heights, strict=True):
         _words(figure, item, top, _notes(item))
-        row = [axes_at(figure, TEXT + column * (panel + GAP), top, panel, height) for column in range(4)]
-        for axes, values in zip(row, (item.input, item.output, item.target), strict=False):
-            axes.imshow(_picture(values, data_range))
-        row[3].imshow(np.ma.masked_invalid(_reduced(error[None])[0]), cmap=colours, vmin=0, vmax=limit)
-        for axes, words in zip(row, ("input", "output", "target", "|output - target|"), strict=True):
-            axes.set_axis_off()
-            if position == 0:
-                axes.set_title(words)
+        panels = [_picture(values, data_range) for values in (item.input, item.output, item.target)]
+        for column, values in enumerate(panels):
+            _place(sheet, values, (TEXT + column * (panel + GAP), top, panel, height))
+        shown = np.ma.masked_invalid(_reduced(error[None])[0])
+        place = (TEXT + 3 * (panel + GAP), top, panel, height)
+        _place(sheet, shown, place, cmap=colours, norm=Normalize(0, limit))
         top += height + GAP
     _colour_bar(figure, colours, limit, beyond, left=TEXT + 4 * (panel + GAP) + 0.05, height=top - GAP - TITLE)
     low, high = data_range
     text_at(figure, 0.1, top + 0.05, f"Values from {low:g} to {high:g} are shown; cyan: not finite.", color="#555555")
     return figure
+
+
+def _sheet(figure: Figure) -> Axes:
+    """Axes over the whole figure, in inches from its upper left corner: many small ones would take seconds."""
+    width, height = figure.get_size_inches()
+    sheet = figure.add_axes((0, 0, 1, 1))
+    sheet.set_axis_off()
+    sheet.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    return sheet
+
+
+def _place(sheet: Axes, values: Any, place: tuple[float, float, float, float], **options: Any) -> None:
+    """[H, W, ...] as large as fits into (left, top, width, height), in its middle."""
+    left, top, width, height = place
+    scale = min(width / values.shape[1], height / values.shape[0])
+    x, y = left + (width - scale * values.shape[1]) / 2, top + (height - scale * values.shape[0]) / 2
+    extent = (x, x + scale * values.shape[1], y + scale * values.shape[0], y)
+    sheet.imshow(values, extent=extent, aspect="auto", **options)
 
 
 def _colour_bar(figure: Figure, colours: Colormap, limit: float, beyond: bool, *, left: float, height: float) -> None:
@@ -99,7 +119,7 @@ def _colour_bar(figure: Figure, colours: Colormap, limit: float, beyond: bool, *
 
 def _words(figure: Figure, item: Strip, top: float, notes: Sequence[str]) -> None:
     text_at(figure, 0.1, top, item.rank, weight="bold")
-    name = textwrap.wrap(shortened(item.name, 72), 25) or ["-"]
+    name = textwrap.wrap(shortened(item.name, 84), 28) or ["-"]
     lines = [*name, *item.scores, *notes]
     text_at(figure, 0.1, top + 0.16, "\n".join(lines), fontsize=7.0, linespacing=1.35)
 

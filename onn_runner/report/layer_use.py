@@ -235,10 +235,9 @@ def landmarks(nodal: Nodal, bound: float) -> tuple[float | None, float | None]:
     linear: float | None = math.inf if edge is None else max((n for n in fits if n < edge), default=0) / steps * 2
     linear = None if linear == 0 else linear
     slope = psi.diff()[steps:]
-    steepest = int(slope.abs().argmax())
-    same = slope * slope[steepest].sign()
-    after = [n for n in range(steepest, len(slope)) if float(same[n]) < FLAT * float(same[steepest])]
-    turning = (after[0] + 0.5) / steps * 2 if after else None
+    steepest = slope[slope.abs().cummax(0).indices]
+    after = (slope * steepest.sign() < FLAT * steepest.abs()).nonzero()
+    turning = (float(after[0]) + 0.5) / steps * 2 if len(after) else None
     factor = scale * bound
     return (None if linear is None else linear * factor), (None if turning is None else turning * factor)
 
