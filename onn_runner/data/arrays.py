@@ -12,8 +12,9 @@ from torch.utils.data import Dataset
 from onn_runner.checks import choice, flag, refuse
 from onn_runner.data import arrays_groups
 from onn_runner.data import arrays_values as ranges
+from onn_runner.data.arrays_base import ArrayFile
 from onn_runner.data.arrays_cutting import by, grid, patch_size, scaled, turned
-from onn_runner.data.arrays_files import ArrayFile, open_file
+from onn_runner.data.arrays_files import open_file
 from onn_runner.data.arrays_items import LAYOUTS, Found, Items, arrange, where_to_keep
 from onn_runner.data.arrays_values import Scale, listed
 from onn_runner.data.base import Item, Shape
@@ -229,15 +230,15 @@ def _open(path: object, target_path: object, *names: object) -> tuple[list[Array
             )
         for name, role in zip(names, ROLES, strict=True):
             if name is None:
-                held = ", ".join(map(str, first.entries.values())) or "nothing"
-                raise ConfigError(f"data.{role} must name an array of {path}, which holds {held}")
-        if names[0] == names[1]:
-            raise ConfigError(f"data.input and data.target (={names[0]}) are the same array: name two")
+                raise ConfigError(f"data.{role} must name an array of {path}, which holds {first.held}")
+    shown = [_shown(name, file) for name, file in zip(names, files, strict=True)]
+    if shown[0].strip("/") == shown[1].strip("/") and files[0].path.resolve() == files[1].path.resolve():
+        raise ConfigError(f"input and target are the same array ({shown[0]} in {files[0].path}): name two")
     return files, list(names)
 
 
 def _shown(name: object, file: ArrayFile) -> str:
-    return str(name) if name is not None else next(str(e.name) for e in file.entries.values() if e.usable)
+    return str(name) if name is not None else next((e.name for e in file.entries.values() if e.usable), "?")
 
 
 def _axis(item_axis: object) -> int:

@@ -2,115 +2,22 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
 import zipfile
-import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onn_runner.data.arrays_base import ADVICE, ArrayFile, Entry
 from onn_runner.data.arrays_stored import Array, Hdf5Array, InMemory, NpyArray, Stored, opened
-from onn_runner.errors import ConfigError, unknown
+from onn_runner.errors import ConfigError
 
 SUFFIXES = (".h5", ".hdf5", ".npz", ".npy", ".mat")
-DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, IndexError, zlib.error, zipfile.BadZipFile)
-"""What the readers raise for files that are cut short or overwritten; NotImplementedError is a RuntimeError."""
 INTERNAL = ("#refs#", "#subsystem#")
 """Where MATLAB 7.3 keeps what cells and objects hold."""
-ADVICE = {
-    "struct": "save the array as a variable of its own",
-    "cell": "save the array as a numeric variable",
-    "sparse": "save full(...) of it",
-    "object": "object arrays hold Python's pickles, which can run code: save numbers of one shape",
-    "complex": "save real and imaginary parts as channels",
-    "empty": "save it with values",
-}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a file holds under a name; `kind`: a dtype's name, or string, object, struct, cell, sparse, empty."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: str
-
-    @property
-    def usable(self) -> bool:
-        return self.kind == "bool" or self.kind.startswith(("int", "uint", "float"))
-
-    def __str__(self) -> str:
-        return f"{self.name} ({by(self.shape)}, {self.kind})"
-
-
-class ArrayFile(ABC):
-    """One file. `key`: the config key that named it, for messages."""
-
-    from_matlab = False
-
-    def __init__(self, path: Path, key: str) -> None:
-        self.path, self.key = path, key
-        with damage(path, key):
-            self.entries: Mapping[str, Entry] = {entry.name: entry for entry in self._entries()}
-
-    @abstractmethod
-    def _entries(self) -> Iterator[Entry]: ...
-
-    @abstractmethod
-    def _read(self, entry: Entry) -> Stored: ...
-
-    @abstractmethod
-    def _strings(self, entry: Entry) -> Array: ...
-
-    def array(
-        self,
-        name: object,  # what `key` says; None where the file holds one array only
-        key: str,
-    ) -> Stored:
-        """The numbers under a name. Raises ConfigError naming what the file holds instead."""
-        entry = self._entry(name, key)
-        if not entry.usable:
-            kind = "complex" if entry.kind.startswith("complex") else entry.kind
-            advice = ADVICE.get(kind, "choose an array of numbers")
-            raise ConfigError(f"{key} (={entry.name}) in {self.path} is no array of numbers but {entry.kind}: {advice}")
-        if 0 in entry.shape or not entry.shape:
-            raise ConfigError(f"{key} (={entry.name}) in {self.path} is empty or a single number: {entry}")
-        with damage(self.path, self.key):
-            return self._read(entry)
-
-    def labels(self, name: str, key: str) -> list[str]:
-        """One word per entry of a vector of whole numbers or strings: 3, 3.0 and "3" are the same."""
-        entry = self._entry(name, key)
-        if entry.kind not in ("string", "char") and not entry.usable:
-            raise ConfigError(
-                f"{key} (={name}) in {self.path} is {entry.kind}: give whole numbers, words or a CSV file"
-            )
-        with damage(self.path, self.key):
-            values = np.ravel(self._strings(entry) if not entry.usable else self._read(entry).load())
-        if entry.kind != "char" and max(entry.shape, default=0) != len(values):
-            raise ConfigError(f"{key} (={name}) in {self.path} has {by(entry.shape)} values: give one label per item")
-        if entry.usable and not np.array_equal(values, np.round(values)):
-            raise ConfigError(f"{key} (={name}) in {self.path} holds fractions: labels are whole numbers or words")
-        return [str(int(value)) if entry.usable else str(value).strip() for value in values.tolist()]
-
-    def _entry(self, name: object, key: str) -> Entry:
-        usable = [entry for entry in self.entries.values() if entry.usable]
-        held = ", ".join(str(entry) for entry in self.entries.values()) or "nothing"
-        if name is None:
-            if len(usable) == 1:
-                return usable[0]
-            raise ConfigError(f"{key} must name an array of {self.path}, which holds {held}")
-        if not isinstance(name, str):
-            raise ConfigError(f"{key} (={name!r}) must be the name of an array of {self.path}, which holds {held}")
-        found = self.entries.get(name.strip("/"))
-        if found is None:
-            raise unknown(f"array in {key}", name, (), remedy=f"{self.path} holds {held}.")
-        return found
 
 
 class Hdf5File(ArrayFile):
@@ -168,30 +75,33 @@ class Hdf5File(ArrayFile):
 
 
 class NumpyFile(ArrayFile):
-    """.npz, or .npy, whose one array is named after the file."""
+    """.npz, or .npy, whose one array is named after the file; which of them it is, the file says."""
 
     def _entries(self) -> Iterator[Entry]:
-        if not zipfile.is_zipfile(self.path):
-            array = np.load(self.path, allow_pickle=False, mmap_mode="r")
-            yield Entry(self.path.stem, array.shape, _numpy_kind(array.dtype))
-            return
-        with np.load(self.path, allow_pickle=False) as file:
-            for name in file.files:
-                with file.zip.open(f"{name}.npy") as member:
-                    shape, dtype = _header(member)
-                yield Entry(name, shape, _numpy_kind(dtype))
+        with self.path.open("rb") as file:
+            start = file.read(len(np.lib.format.MAGIC_PREFIX))
+            file.seek(0)
+            if start == np.lib.format.MAGIC_PREFIX:
+                yield Entry(self.path.stem, *_header(file))
+            elif start[:2] != b"PK":
+                raise ValueError("it begins as neither .npz nor .npy does")
+            else:
+                with zipfile.ZipFile(file) as members:
+                    for name in members.namelist():
+                        with members.open(name) as member:
+                            yield Entry(name.removesuffix(".npy"), *_header(member))
 
     def _read(self, entry: Entry) -> Stored:
         if zipfile.is_zipfile(self.path):
             return InMemory(self._strings(entry))
-        return NpyArray(self.path, entry.shape, np.dtype(entry.kind))
+        stored = NpyArray(self.path, entry.shape, np.dtype(entry.kind))
+        stored.handle()
+        return stored
 
     def _strings(self, entry: Entry) -> Array:
-        loaded = np.load(self.path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return np.asarray(loaded[entry.name])
+        with self.path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[entry.name])
 
 
 class MatlabFile(ArrayFile):
@@ -203,19 +113,41 @@ class MatlabFile(ArrayFile):
     def _entries(self) -> Iterator[Entry]:
         from scipy.io import whosmat
 
+        self._check_length()
         for name, shape, kind in whosmat(self.path):
             yield Entry(name, shape, self.CLASSES.get(kind, kind))
 
+    def _check_length(self) -> None:
+        """What is cut short can read as a file with fewer variables, or with other ones where bytes are missing."""
+        size, place = self.path.stat().st_size, 128
+        with self.path.open("rb") as file:
+            header = file.read(place)
+            if len(header) < place or 0 in header[:4]:
+                # Version 4 has no header, and scipy knows its lengths.
+                return
+            order = "<I" if header[126:128] == b"IM" else ">I"
+            while place < size:
+                file.seek(place + 4)
+                count = file.read(4)
+                place += 8 + (struct.unpack(order, count)[0] if len(count) == 4 else 0)
+        if place > size:
+            raise EOFError(f"{size} bytes of at least {place}")
+
     def _read(self, entry: Entry) -> Stored:
-        array = self._strings(entry)
-        if array.dtype.kind == "c":
-            raise ConfigError(f"{entry.name} in {self.path} is no array of numbers but complex: {ADVICE['complex']}")
-        return InMemory(array)
+        return InMemory(self._strings(entry))
 
     def _strings(self, entry: Entry) -> Array:
         from scipy.io import loadmat
 
-        return np.asarray(loadmat(self.path, variable_names=[entry.name], mat_dtype=True)[entry.name])
+        with warnings.catch_warnings():
+            # The file's table of contents does not tell complex numbers from others.
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            try:
+                return np.asarray(loadmat(self.path, variable_names=[entry.name], mat_dtype=True)[entry.name])
+            except np.exceptions.ComplexWarning as error:
+                raise ConfigError(
+                    f"{entry.name} in {self.path} is no array of numbers but complex: {ADVICE['complex']}"
+                ) from error
 
 
 def open_file(path: object, key: str) -> ArrayFile:
@@ -236,24 +168,6 @@ def open_file(path: object, key: str) -> ArrayFile:
     return MatlabFile(file, key) if suffix == ".mat" else NumpyFile(file, key)
 
 
-@contextmanager
-def damage(path: Path, key: str) -> Iterator[None]:
-    """Turns what readers say about a damaged file into one sentence."""
-    from scipy.io.matlab import MatReadError
-
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (*DAMAGE, MatReadError, RuntimeError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(f"{key} (={path}) cannot be read, it is cut short or no such file: {text}") from error
-
-
-def by(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "no axes"
-
-
 def _is_hdf5(path: Path) -> bool:
     """Whether HDF5's signature is there, at the start or behind MATLAB's header; the file may be cut short after it."""
     with path.open("rb") as file:
@@ -261,14 +175,9 @@ def _is_hdf5(path: Path) -> bool:
     return any(start[place : place + 8] == b"\x89HDF\r\n\x1a\n" for place in (0, 512))
 
 
-def _header(member: Any) -> tuple[tuple[int, ...], npt.DTypeLike]:
-    """Shape and dtype of an .npy file, nothing of its values."""
-    version = np.lib.format.read_magic(member)
+def _header(file: Any) -> tuple[tuple[int, ...], str]:
+    """Shape and kind of what is in an .npy file, nothing of its values."""
+    version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(member)
-    return shape, dtype
-
-
-def _numpy_kind(dtype: Any) -> str:
-    kind = np.dtype(dtype).kind
-    return {"O": "object", "U": "string", "S": "string", "V": "struct"}.get(kind, np.dtype(dtype).name)
+    shape, _, dtype = read(file)
+    return shape, {"O": "object", "U": "string", "S": "string", "V": "struct"}.get(dtype.kind, dtype.name)

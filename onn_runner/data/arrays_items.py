@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from onn_runner.checks import flag
-from onn_runner.data.arrays_files import by
+from onn_runner.data.arrays_base import by
 from onn_runner.data.arrays_stored import Array, InMemory, Stored
+from onn_runner.data.memory import budget, megabytes
 from onn_runner.errors import ConfigError
 
 LAYOUTS = ("HW", "CHW", "HWC", "L", "CL", "LC")
 BLOCK = 1 << 24
 """Bytes that are read and looked at together."""
 FEW_CHANNELS = (1, 3, 4)
-SHARE = 0.5
-"""Of the memory that is free, arrays take at most so much."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +90,6 @@ class Items:
         for first in range(0, self.count, step):
             yield first, min(first + step, self.count)
 
-    def __str__(self) -> str:
-        return f"{self.count} items of {'x'.join(map(str, self.size))}, {self.stored.dtype.name}"
-
 
 def arrange(
     stored: Stored,
@@ -151,9 +145,8 @@ def _first_finite(rows: Array, finite: Array) -> Array:
 
 
 def where_to_keep(both: Sequence[Items], in_memory: object) -> tuple[list[Items], str]:
-    """The arrays in memory where that was said or where half of what is free holds them, and a sentence on it."""
-    if in_memory is not None:
-        flag("data.in_memory", in_memory)
+    """The arrays in memory where that was said or where they fit, and a sentence on it."""
+    allowed = budget(in_memory)
     size = sum(items.stored.nbytes for items in both)
     on_disk = all(items.stored.on_disk for items in both)
     if in_memory is False and not on_disk:
@@ -161,23 +154,11 @@ def where_to_keep(both: Sequence[Items], in_memory: object) -> tuple[list[Items]
             "data.in_memory (=False) needs files that can be read in parts, .h5, .npy or .mat of version 7.3: others "
             "are read whole, set data.in_memory=null"
         )
-    if in_memory or (in_memory is None and (not on_disk or size <= SHARE * _free_bytes())):
+    if not on_disk or size <= allowed:
         try:
-            return [items.in_memory() for items in both], f"{_megabytes(size)} in memory"
+            return [items.in_memory() for items in both], f"{megabytes(size)} in memory"
         except MemoryError as error:
             raise ConfigError(
-                f"data.in_memory (=True): no memory for {_megabytes(size)}; set data.in_memory=false"
+                f"no memory for {megabytes(size)} of arrays: save them as .h5 and set data.in_memory=false"
             ) from error
-    return list(both), f"{_megabytes(size)} read from disk item by item"
-
-
-def _free_bytes() -> int:
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except ValueError:
-        # Not every system tells what is free.
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    return list(both), f"{megabytes(size)} read from disk item by item"

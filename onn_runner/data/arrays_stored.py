@@ -64,12 +64,15 @@ class OnDisk(Stored):
     def close(self) -> None:
         self._handle = None
 
+    def damaged(self, error: Exception) -> ConfigError:
+        return ConfigError(f"{self.path} cannot be read, it is damaged or has changed: {' '.join(str(error).split())}")
+
     def handle(self) -> Any:
         if self._handle is None:
             try:
                 self._handle = self.open()
             except (OSError, ValueError, KeyError) as error:
-                raise ConfigError(f"cannot open {self.path} again ({error}): leave it where it is") from error
+                raise self.damaged(error) from error
         return self._handle
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,7 +125,10 @@ class Hdf5Array(OnDisk):
 
     def read(self, index: tuple[slice, ...]) -> Array:
         dataset = self.handle()[self.name]
-        found = dataset[index[::-1]].T if self.reverse else dataset[index]
+        try:
+            found = dataset[index[::-1]].T if self.reverse else dataset[index]
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self.damaged(error) from error
         # MATLAB's logical values are bytes in the file.
         return np.asarray(found, dtype=self.dtype)
 
