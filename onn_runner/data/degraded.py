@@ -99,7 +99,7 @@ class Degraded(ABC):
     def fixed(self, indices: Sequence[int]) -> Dataset[Item]:
         return _Fixed(self, tuple(indices))
 
-    def whole(self, groups: Sequence[str]) -> WholePictures:
+    def whole(self, groups: Sequence[str]) -> WholePictures | None:
         """Every picture of these groups, of its own size; `index` is its number in `photographs`."""
         wanted = set(groups)
         return WholePictures(self, tuple(n for n, photo in enumerate(self.photographs) if photo.group in wanted))

@@ -108,6 +108,8 @@ def _named(path: Path) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if path.stat().st_size == 0:
+                raise ValueError("it is empty, 0 bytes")
             yield
     except BadImage:
         raise
@@ -165,7 +167,7 @@ def _deeper_than_pillow(file: Image.Image, path: Path) -> tuple[Array | None, st
 
 
 def _may_be_tiff(path: Path) -> bool:
-    return path.suffix.lower() in (".tif", ".tiff") and path.stat().st_size > 0
+    return path.suffix.lower() in (".tif", ".tiff")
 
 
 def _png(path: Path) -> Array:
