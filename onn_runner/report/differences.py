@@ -80,6 +80,8 @@ def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str) -> tu
     ]
     if any(entry["folds"]["low"] is not None for entry in every):
         notes.append("over folds: the interval is widened for training sets that overlap (Nadeau and Bengio, 2003)")
+    if any(entry["folds"]["ratio"] is None for entry in every):
+        notes.append("training scores over folds that share training items have no interval")
     if any(entry["groups"]["n"] == 1 for entry in every):
         notes.append(f"one {one} has no interval")
     if any(entry["folds"]["n"] == 1 for entry in every):
