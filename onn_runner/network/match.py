@@ -85,7 +85,7 @@ def line(match: Match, plan: Plan, widths: Sequence[int], chosen: Sequence[int],
     share = (have - wanted) / wanted
     change = f"channels {_list(widths)} " + ("stay" if list(chosen) == list(widths) else f"-> {_list(chosen)}")
     text = f"network.match={match}: {change}: {have:,} {NOUNS[match]}, the convolutional network has {wanted:,}"
-    text += f" ({share:+.1%})".replace("%", " %") if share else ""
+    text += f" ({100 * share:+.2g} %)" if share else ""
     return text if abs(share) <= CLOSE else f"{text}; no widths tried come closer than {100 * CLOSE:g} %"
 
 

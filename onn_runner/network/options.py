@@ -61,12 +61,12 @@ def kernels(
     return [kernel(entry, dims=dims) for entry in entries]
 
 
-def check_kernel(index: int, kernel_size: Size, size: Size) -> None:
+def check_kernel(index: int, kernel_size: Size, size: Size, *, remedy: str = "use a smaller kernel") -> None:
     """A kernel that is larger than what it looks at reads mostly padding: a mistake in the size of one of them."""
     if any(k > length for k, length in zip(kernel_size, size, strict=True)):
         raise ConfigError(
             f"network.kernels: the kernel of layer {index} (={by(kernel_size)}) is larger than its input "
-            f"(={by(size)}); use a smaller kernel or larger patches (data.patch)"
+            f"(={by(size)}); {remedy} or larger patches (data.patch)"
         )
 
 
