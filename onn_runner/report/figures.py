@@ -62,6 +62,8 @@ def axes_at(figure: Figure, left: float, top: float, width: float, height: float
 def text_at(figure: Figure, left: float, top: float, text: str, **options: Any) -> None:
     """Text whose upper left corner lies there, in inches from the figure's."""
     width, height = figure.get_size_inches()
+    # Half a surrogate pair, out of a damaged file name, is a question mark.
+    text = text.encode("utf-8", "replace").decode()
     figure.text(left / width, 1 - top / height, text, va="top", **options)
 
 
@@ -73,8 +75,8 @@ def png(figure: Figure) -> bytes:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many printable characters, the middle left out; what no font can show is a question mark."""
-    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    """One line of at most so many characters, the middle left out."""
+    text = " ".join(text.split())
     if len(text) <= most:
         return text
     front = (most - 1) // 2

@@ -75,7 +75,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
         _make_logarithmic(axes)
     margin = max(0.5, 0.02 * longest)
     axes.set_xlim(1 - margin, max(longest, 1) + margin)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.grid(color="#dddddd", linewidth=0.4)
 
 

@@ -43,10 +43,9 @@ def nodal_functions(layers: Sequence[LayerUse], *, title: str) -> bytes:
     columns = max(len(layer.neurons) for layer in shown)
     with plain_style():
         figure = blank(LABEL + columns * (width + gap) + 0.1, 0.75 + len(shown) * (height + words + 0.38))
-        text_at(figure, 0.1, 0.1, shortened(title, 22 + columns * 30), weight="bold")
-        told = (
-            f"psi(w, x) of the {'three ' if columns else ''}connections with the largest weights; dotted: x = ±1{note}"
-        )
+        text_at(figure, 0.1, 0.1, shortened(title + note, 22 + columns * 30), weight="bold")
+        powers = "" if all(layer.kind == "onn" for layer in shown) else ", for Self-ONN w1 x + w2 x² + ..."
+        told = f"psi(w, x){powers}: the connections with the largest weights over the x seen; dotted: x = ±1"
         text_at(figure, 0.1, 0.32, told, color="#555555")
         for row, layer in enumerate(shown):
             top = 0.62 + row * (height + words + 0.38)
@@ -95,8 +94,8 @@ def arguments(layers: Sequence[LayerUse], *, before: Sequence[LayerUse], title: 
     columns = max(len(layer.arguments) for layer in shown)
     with plain_style():
         figure = blank(max(LABEL + columns * (width + gap), 6.2), 0.95 + len(shown) * (height + 0.75))
-        text_at(figure, 0.1, 0.1, shortened(title, 50 + columns * 12), weight="bold")
-        _legend(figure, note)
+        text_at(figure, 0.1, 0.1, shortened(title + note, 50 + columns * 12), weight="bold")
+        _legend(figure, [part for layer in shown for part in layer.arguments])
         for row, layer in enumerate(shown):
             top = 1.05 + row * (height + 0.75)
             text_at(figure, 0.1, top, shortened(layer.name, 22) + "\n" + shortened(layer.kind, 22))
@@ -115,7 +114,7 @@ def _draw_histogram(axes: Axes, part: Arguments, before: Arguments | None) -> No
             for place in (-mark, mark):
                 axes.axvline(place, color=BLACK, linewidth=0.8, linestyle=dashes)
     share = np.full(len(part.values), 1 / len(part.values))
-    axes.hist(part.values, bins=edges, weights=share, color=BLUE)
+    axes.hist(part.values, bins=edges, weights=share, histtype="stepfilled", color=BLUE)
     if before is not None:
         share = np.full(len(before.values), 1 / len(before.values))
         axes.hist(before.values, bins=edges, weights=share, histtype="step", color=ORANGE, linewidth=0.9)
@@ -130,19 +129,21 @@ def _draw_histogram(axes: Axes, part: Arguments, before: Arguments | None) -> No
 
 def _summary(part: Arguments, before: Arguments | None) -> str:
     """`non-linear 8.1 % -> 3.2 %`, and how much lies beyond the calibrated range."""
-    started = "" if before is None else f"{100 * before.nonlinearity:.2g} → "
+    started = "" if before is None else f"{100 * before.nonlinearity:.1f} → "
     beyond = 100 * float(np.mean(np.abs(part.values) > part.calibrated))
-    return f"non-linear {started}{100 * part.nonlinearity:.2g} %, {beyond:.2g} % beyond"
+    return f"non-linear {started}{100 * part.nonlinearity:.1f} %, {beyond:.1f} % beyond"
 
 
-def _legend(figure: Figure, note: str) -> None:
-    handles = [
+def _legend(figure: Figure, parts: Sequence[Arguments]) -> None:
+    handles: list[Patch | Line2D] = [
         Patch(color=BLUE, label="trained"),
         Patch(facecolor="none", edgecolor=ORANGE, label="at the start"),
         Patch(color=BAND, label="calibrated range"),
-        Line2D([], [], color=BLACK, linestyle=":", label="99 % linear within"),
-        Line2D([], [], color=BLACK, linestyle="-.", label="flat or turning beyond"),
     ]
+    if any(part.linear is not None for part in parts):
+        handles.append(Line2D([], [], color=BLACK, linestyle=":", label="99 % linear within"))
+    if any(part.turning is not None for part in parts):
+        handles.append(Line2D([], [], color=BLACK, linestyle="-.", label="flat or turning beyond"))
     figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 1 - 0.27 / figure.get_figheight()), ncols=5)
 
 
@@ -151,4 +152,4 @@ def _limited(layers: Sequence[LayerUse]) -> tuple[Sequence[LayerUse], str]:
     if len(layers) <= MOST_LAYERS:
         return layers, ""
     chosen = sorted({round(n * (len(layers) - 1) / (MOST_LAYERS - 1)) for n in range(MOST_LAYERS)})
-    return [layers[n] for n in chosen], f"; {len(chosen)} of {len(layers)} layers"
+    return [layers[n] for n in chosen], f" ({len(chosen)} of {len(layers)} layers)"

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from onn_runner.report.figures import (
     BAD,
@@ -34,7 +35,7 @@ Array = npt.NDArray[np.float32]
 
 TEXT, GAP, TITLE, BAR = 1.95, 0.08, 0.62, 0.85
 """Inches: the column of words, between panels, above the first row, right of the last panel."""
-LARGEST = 220
+LARGEST = 256
 """Pixels of a side that are shown; larger images are averaged down."""
 COVERED = 99.5
 """Per cent of all errors that the colour scale covers: single pixels shall not darken all others."""
@@ -66,7 +67,7 @@ def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float])
     errors = [_error(item) for item in items]
     limit, beyond = _scale(errors)
     sizes = [item.target.shape[-2:] for item in items]
-    panel = float(np.clip(max(max(size) for size in sizes) / DPI, 1.55, 2.0))
+    panel = float(np.clip(max(max(size) for size in sizes) / DPI, 1.55, LARGEST / DPI))
     heights = [panel * float(np.clip(size[0] / size[1], 0.3, 1.5)) for size in sizes]
     heights = [max(height, 1.3) for height in heights]
     figure = blank(TEXT + 4 * (panel + GAP) + BAR, TITLE + sum(heights) + GAP * len(items) + 0.3)
@@ -87,7 +88,8 @@ def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float])
         top += height + GAP
     _colour_bar(figure, colours, limit, beyond, left=TEXT + 4 * (panel + GAP) + 0.05, height=top - GAP - TITLE)
     low, high = data_range
-    text_at(figure, 0.1, top + 0.05, f"Values from {low:g} to {high:g} are shown; cyan: not finite.", color="#555555")
+    told = f"Values from {low:g} to {high:g} are shown; errors are means over channels; cyan: not finite."
+    text_at(figure, 0.1, top + 0.05, told, color="#555555")
     return figure
 
 
@@ -113,7 +115,7 @@ def _colour_bar(figure: Figure, colours: Colormap, limit: float, beyond: bool, *
     place = axes_at(figure, left, TITLE, 0.12, height)
     scale = ScalarMappable(Normalize(0, limit), colours)
     bar = figure.colorbar(scale, cax=place, extend="max" if beyond else "neither")
-    bar.set_label("absolute error, mean over channels")
+    bar.set_label("absolute error")
     bar.outline.set_linewidth(0.4)
 
 
@@ -144,11 +146,10 @@ def _notes(item: Strip) -> list[str]:
 def _picture(values: Array, data_range: tuple[float, float]) -> npt.NDArray[np.float64]:
     """[C, *S] -> [H, W, 3] in [0, 1]; values that are not finite are cyan."""
     low, high = data_range
-    values = _shown(values)
-    scaled = np.clip((_reduced(values).astype(np.float64) - low) / (high - low), 0, 1)
-    colour = np.repeat(scaled, 3, axis=0) if len(scaled) == 1 else scaled
-    picture = np.moveaxis(colour, 0, -1)
-    picture[~np.isfinite(picture).all(-1)] = BAD
+    values = _reduced(_shown(values)).astype(np.float64)
+    scaled = np.clip((values - low) / (high - low), 0, 1)
+    picture = np.moveaxis(np.broadcast_to(scaled, (3, *values.shape[1:])), 0, -1).copy()
+    picture[~np.isfinite(values).all(0)] = BAD
     return picture
 
 
@@ -215,6 +216,8 @@ def _signals(items: Sequence[Strip], title: str) -> Figure:
         if position == 0:
             lines.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
             errors.set_title("output - target")
+        for axes in (lines, errors):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if position == len(items) - 1:
             lines.set_xlabel("sample")
             errors.set_xlabel("sample")
@@ -238,7 +241,8 @@ def _marked(values: Array) -> dict[str, Any]:
 
 
 def _signal_notes(item: Strip) -> list[str]:
-    notes = [f"{item.target.shape[1]} samples"]
+    count = item.target.shape[1]
+    notes = [f"{count} sample{'s' * (count != 1)}"]
     if len(item.target) > 1 or len(item.input) > 1:
         notes.append(f"channel 1 of {len(item.input)} in, {len(item.target)} out")
     if not np.isfinite(item.output).all():
