@@ -150,15 +150,10 @@ def describe_only(experiment: Experiment) -> None:
     settings, source = experiment.settings, experiment.source
     count = threads_for(experiment, shown.model.summary)
     show_device(out, experiment, count)
-    kinds = [one for one in (experiment, experiment.of_twin()) if one is not None]
-    try:
-        with threads(count):
-            step = [seconds_per_step(one.job(folds[0], Path())) for one in kinds]
-    except NonFiniteError as error:
-        raise RunError(
-            f"the first training steps already diverge ({error.what}): lower optimizer.lr, or the range or order of "
-            "what the neurons compute (operators.<name>.omega, model.q)"
-        ) from error
+    with threads(count):
+        step = [step_time(experiment, folds[0], "")]
+        twin = experiment.of_twin()
+        step += [] if twin is None else [step_time(twin, folds[0], " of the baseline")]
     steps = sum(-(-len(fold.train) // settings.batch_size) for fold in folds) * settings.epochs * settings.starts
     # Validation is a forward pass without gradients: about a third of a step for the same items.
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))
@@ -167,3 +162,14 @@ def describe_only(experiment: Experiment) -> None:
     work = f"{steps:,} steps of {each}{' for the baseline' * (len(step) - 1)}, {len(source)} items"
     out.print(Text(f"Estimated training time: {minutes} min {seconds} s ({work})"))
     out.print(Text("dry_run=true: nothing was trained or written."))
+
+
+def step_time(experiment: Experiment, fold: Fold, whose: str) -> float:
+    """Seconds of a training step. Raises RunError where the first steps diverge already."""
+    try:
+        return seconds_per_step(experiment.job(fold, Path()))
+    except NonFiniteError as error:
+        raise RunError(
+            f"the first training steps{whose} already diverge ({error.what}): lower optimizer.lr, or the range or "
+            "order of what the neurons compute (operators.<name>.omega, model.q)"
+        ) from error

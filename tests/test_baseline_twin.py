@@ -140,9 +140,9 @@ def test_the_tables_hold_both_and_the_difference(finished):
     text = (finished[0] / "table.md").read_text()
     assert "| conv, mean ± std |" in text
     assert "| conv, mean over starts |" in text
-    assert "| difference to conv (4 groups) |" in text
-    assert "| difference to conv (2 folds) |" in text
-    assert "| difference to non-local means (4 groups) |" in text
+    assert "| to conv (4 groups) |" in text
+    assert "| to conv (2 folds) |" in text
+    assert "| to non-local means (4 groups) |" in text
     assert "signed-rank" in text
 
 
@@ -204,7 +204,9 @@ def test_matched_widths_are_told_for_both(work, capsys):
     content = results_of(only_run(work))
     ours, theirs = content["network"], content["twin"]["network"]
     assert abs(ours["parameters"] / theirs["parameters"] - 1) < 0.2, "one hidden layer of few neurons: coarse steps"
-    assert ours["matched"] in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert ours["matched"] in told.out
+    assert "\nconv, fold 0 done (2 of 4): best epoch 1" in told.err
     assert "network.match=params" in theirs["matched"]
 
 

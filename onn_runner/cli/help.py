@@ -33,6 +33,7 @@ EXAMPLES
   onn-run                                        the default: operational neurons, sine, denoising
   onn-run model=onn ops=sine,exp                 one run with the operator set {sine, exp}
   onn-run model=conv network.channels=[24,24]    the same network of ordinary neurons
+  onn-run baseline=conv network.match=params     its convolutional twin of the same size as well, paired
   onn-run experiment=onn_denoise                 a published recipe ("onn list experiments")
   onn-run dry_run=true ops=sine,exp              layers, parameters, folds, estimated time; no training
   onn-run -m ops=sine,exp seed=0,1               a sweep: four runs in multirun/<time-stamp>/

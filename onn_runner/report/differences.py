@@ -30,9 +30,10 @@ def differences(results: Mapping[str, Any]) -> Table | None:
     better = results["higher_is_better"]
     titles = [heading(key, better.get(key.partition("/")[2])) for key in keys]
     first = keys[0].partition("/")[2].upper()
-    title = f"{results['name']} minus the others on the same items: mean [95 % interval]"
+    title = f"{results['name']}, difference to the others on the same items: mean [95 % interval]"
     notes = _notes(comparison, keys, first)
-    return Table(title, ("", f"{first} better on", "p", *titles), tuple(rows), tuple(sections), notes)
+    headings = ("", titles[0], f"{first} better on", "p", *titles[1:])
+    return Table(title, headings, tuple(rows), tuple(sections), notes)
 
 
 def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, unit: str) -> tuple[str, ...]:
@@ -40,8 +41,8 @@ def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, u
     first = entries.get(keys[0], {"n": 0, "better": None})
     count = max((entry["n"] for entry in entries.values()), default=0)
     better = "-" if first["better"] is None else f"{first['better']} of {first['n']}"
-    cells = [with_interval(entries.get(key), key.partition("/")[2]) for key in keys]
-    return (f"difference to {name} ({_counted(count, unit)})", better, _probability(first.get("p")), *cells)
+    main, *others = (with_interval(entries.get(key), key.partition("/")[2]) for key in keys)
+    return (f"to {name} ({_counted(count, unit)})", main, better, _probability(first.get("p")), *others)
 
 
 def _counted(count: int, unit: str) -> str:
@@ -75,8 +76,8 @@ def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str) -> tu
     averaged = "" if unit == "items" else f"; a {one}'s items are averaged first, so that it counts once"
     every = [scores[key] for scores in comparison["to"].values() for key in keys if key in scores]
     notes = [
-        f"over {unit}: Student's interval of the mean difference{averaged}; p: signed-rank test of {first} over "
-        f"{unit}; neither is adjusted for several comparisons"
+        f"over {unit}: Student's interval of the mean difference{averaged}",
+        f"p: signed-rank test of {first} over {unit}; p and intervals are not adjusted for several comparisons",
     ]
     if any(entry["folds"]["low"] is not None for entry in every):
         notes.append("over folds: the interval is widened for training sets that overlap (Nadeau and Bengio, 2003)")

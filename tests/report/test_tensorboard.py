@@ -90,3 +90,31 @@ def test_infinite_scores_are_written_without_a_deviation(folder):
 
 def test_models_without_operators_are_recorded_as_such():
     assert tensorboard.hyperparameters({**CONFIG, "ops": "-", "operators": {}})["ops"] == "-"
+
+
+def test_the_difference_to_a_twin_is_a_column_and_the_twin_a_run_of_its_own(folder):
+    made = content()
+    twin = {"name": "conv", "network": {}, "folds": made["folds"], "cv": made["cv"], "cv_starts": {}}
+    entry = {"groups": {"mean": 0.25, "low": None, "high": None}}
+    made |= {"twin": twin, "comparison": {"unit": "items", "to": {"conv": {"test/psnr": entry}, "blur": {}}}}
+    (folder / "baseline").mkdir()
+    (folder / "metrics.csv").rename(folder / "baseline" / "metrics.csv")
+    config = {**CONFIG, "baseline": {"_target_": "onn_runner.model.conv.Conv", "activation": "relu"}}
+    for _ in range(2):
+        tensorboard.write_run(folder, made, parameters=config, failed=False)
+    events = read(folder)
+    assert [point.value for point in events.Scalars("difference/psnr_to_conv")] == [0.25]
+    assert not any("low" in tag for tag in events.Tags()["scalars"])
+    start = HParamsPluginData.FromString(
+        events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    ).session_start_info
+    assert start.hparams["baseline"].string_value == "Conv"
+    assert start.hparams["baseline.activation"].string_value == "relu"
+    beside = read(folder / "baseline")
+    assert beside.Scalars("cv/psnr_mean")[0].value == pytest.approx(29.0)
+    assert [p.step for p in beside.Scalars("cv_curves/val_psnr_mean")] == [1, 2]
+    assert not any(tag.startswith("_hparams_") for tag in beside.summary_metadata)
+
+
+def test_a_run_without_a_baseline_says_so():
+    assert tensorboard.hyperparameters(CONFIG)["baseline"] == "-"
