@@ -176,7 +176,10 @@ class Collection(Degraded):
 
     def _remarks(self) -> list[str]:
         pictures = self.survey.pictures
-        lines = [f"{name} {note}" for picture in pictures for name, note in picture.notes()]
+        noted: dict[str, list[str]] = {}
+        for name, note in (pair for picture in pictures for pair in picture.notes()):
+            noted.setdefault(note, []).append(name)
+        lines = [f"{note}: {listing(names)}" for note, names in noted.items()]
         dark = [picture.name for picture in pictures if picture.dark]
         if dark:
             lines.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import warnings
 import zlib
@@ -162,8 +163,21 @@ def _deeper_than_pillow(file: Image.Image, path: Path) -> tuple[Array | None, st
                 # A compression that needs a package of its own.
                 if "imagecodecs" not in str(error):
                     raise
-                return None, f"read with 8 of its {bits} bits: save it uncompressed"
+                return None, f"read with 8 of {bits} bits, to be saved uncompressed"
+    elif file.format == "PPM" and file.mode == "I":
+        # Pillow has scaled the values to 16 bits, in integers of 32.
+        return np.asarray(file).astype(np.uint16)[..., None], ""
+    elif file.format == "PPM" and _white_of_map(path) > 255:
+        return None, "read with 8 bits, to be saved as PNG or TIFF"
     return None, ""
+
+
+def _white_of_map(path: Path) -> int:
+    """The largest value of a portable map, as its header says; 1 where it says none."""
+    with path.open("rb") as stream:
+        header = re.sub(rb"#[^\n]*\n", b"", stream.read(1024))
+    found = re.match(rb"P[36]\s+\d+\s+\d+\s+(\d+)\s", header)
+    return 1 if found is None else int(found[1])
 
 
 def _may_be_tiff(path: Path) -> bool:

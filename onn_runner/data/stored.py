@@ -14,8 +14,8 @@ from onn_runner.data.photographs import LUMINANCE
 from onn_runner.data.reading import BadImage, read
 from onn_runner.errors import RunError
 
-KEPT = 4
-"""Decoded pictures that a process keeps: two pairs; more would not help items drawn at random."""
+KEPT = 2
+"""Decoded pictures that a process keeps: a pair, for patches in the order of their pictures."""
 
 
 @dataclass(frozen=True)

@@ -131,9 +131,24 @@ def test_a_compression_that_is_not_here_costs_bits_and_is_told(tmp_path: Path, m
 
     monkeypatch.setattr(reading, "_tiff", without_package)
     picture = read(path)
-    assert picture.note == "read with 8 of its 16 bits: save it uncompressed"
+    assert picture.note == "read with 8 of 16 bits, to be saved uncompressed"
     # Pillow keeps the upper byte.
     assert np.array_equal(picture.values, (DEEP[..., :3] >> 8).astype(np.float32) / 255)
+
+
+@pytest.mark.parametrize("white", [65535, 60000, 1023])
+def test_deep_portable_maps_are_read_grey_ones_with_all_bits(white: int, tmp_path: Path) -> None:
+    values = (DEEP[..., :3].astype(np.int64) * white // 65535).astype(np.uint16)
+    for kind, kept in ((b"P5", values[..., 0]), (b"P6", values)):
+        path = tmp_path / "a.pnm"
+        path.write_bytes(kind + f"\n9 6\n{white}\n".encode() + kept.astype(">u2").tobytes())
+        picture = read(path)
+        # Scaled to 16 and to 8 bits and rounded there.
+        bits, note = (65535, "") if kind == b"P5" else (255, "read with 8 bits, to be saved as PNG or TIFF")
+        np.testing.assert_allclose(picture.values, kept / white, rtol=0, atol=1.001 / bits)
+        assert picture.note == note
+    Image.fromarray((DEEP[..., :3] >> 8).astype(np.uint8)).save(path, format="PPM")
+    assert read(path).note == ""
 
 
 @pytest.mark.parametrize(
