@@ -34,10 +34,11 @@ class Chain:
 
     def _sizes(self, size: Size, extra: Size) -> list[tuple[Size, Size]]:
         """(after the layer, after its sampling) of each, for an input of that size with `extra` behind it."""
-        result, seen = [], tuple(s + e + 2 * self.around for s, e in zip(size, extra, strict=True))
+        whole = tuple(s + e for s, e in zip(size, extra, strict=True))
+        result, seen = [], tuple(length + 2 * self.around for length in whole)
         for spec, sampling in zip(self.specs, self.samplings, strict=True):
             before = geometry.output_size(spec, seen)
-            seen = sampling.size(before, size)
+            seen = sampling.size(before, whole)
             if min(seen) < 1:
                 raise ConfigError(
                     f"network.sampling={sampling} leaves nothing of {by(before)} positions; use less sampling or a "

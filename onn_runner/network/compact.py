@@ -116,8 +116,9 @@ class Compact(Restorer):
             z = F.pad(z, [side for e in reversed(extra) for side in (0, e)], mode="replicate")
         if self.chain.around:
             z = F.pad(z, [self.chain.around] * 2 * self.dims)
+        whole = tuple(length + e for length, e in zip(size, extra, strict=True))
         for layer, sampling in zip(self.layers, self.chain.samplings, strict=True):
-            z = sampling(layer(z), size)
+            z = sampling(layer(z), whole)
         for axis, length in enumerate(size, start=2):
             z = z.narrow(axis, 0, length)
         return self.restored(x, z)

@@ -85,7 +85,8 @@ def line(match: Match, plan: Plan, widths: Sequence[int], chosen: Sequence[int],
     share = (have - wanted) / wanted
     change = f"channels {_list(widths)} " + ("stay" if list(chosen) == list(widths) else f"-> {_list(chosen)}")
     text = f"network.match={match}: {change}: {have:,} {NOUNS[match]}, the convolutional network has {wanted:,}"
-    text += f" ({100 * share:+.2g} %)" if share else ""
+    digits = ".0f" if abs(share) >= 0.1 else ".2g"
+    text += f" ({100 * share:+{digits}} %)" if share else ""
     return text if abs(share) <= CLOSE else f"{text}; no widths tried come closer than {100 * CLOSE:g} %"
 
 

@@ -57,7 +57,7 @@ class Sampling:
         return self.factor if self.method in UP else 1
 
     def size(self, size: Size, whole: Size = ()) -> Size:
-        """The spatial size afterwards, `whole` being that of the network's input; pooling drops part of a window."""
+        """The spatial size afterwards, `whole` being that of the network's input; pooling drops parts of windows."""
         if self.method == "to":
             return self._target(len(size), whole)
         if self.method in IN_LAYER:
