@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,27 @@ from onn_runner.seeding import Part, generator
 from onn_runner.trainer.interrupt import StopRequest
 
 Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A batch's place among the batches that share one update of the weights."""
+
+    first: bool = True
+    last: bool = True
+    share: float = 1.0
+    """Its items as a part of all items of these batches."""
+
+
+def turns(order: Sequence[Sequence[int]], accumulate: int) -> list[Turn]:
+    """`accumulate` batches an update; the last ones of an epoch may be fewer."""
+    found = []
+    for begin in range(0, len(order), accumulate):
+        group = order[begin : begin + accumulate]
+        total = sum(map(len, group))
+        for number, batch in enumerate(group):
+            found.append(Turn(number == 0, number == len(group) - 1, len(batch) / total))
+    return found
 
 
 def shuffled(count: int, size: int, key: tuple[Part, ...]) -> list[list[int]]:

@@ -15,7 +15,7 @@ import torch
 from onn_runner import storage
 from onn_runner.errors import RunError
 
-FORMAT = 1
+FORMAT = 2
 LAST = "last.pt"
 PREVIOUS = "last.previous.pt"
 
@@ -34,8 +34,20 @@ class Checkpoint:
     optimizers: dict[str, Any] = field(default_factory=dict)
     schedules: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
+    average: dict[str, Any] = field(default_factory=dict)
+    """The running mean of the weights (trainer.ema)."""
+    gradients: dict[str, Any] = field(default_factory=dict)
+    """Of an update whose batches are not all done (trainer.accumulate), by parameter."""
     running: dict[str, Any] = field(default_factory=dict)
     """Sums over the steps of the unfinished epoch."""
+    origin: int = 0
+    """Epoch whose weights the next one begins with; 0: `epoch`. Another one after trainer.restore_best_on_rise."""
+    best_state: dict[str, Any] = field(default_factory=dict)
+    """Network, optimizers and average of the best epoch, to go back to."""
+    candidates: dict[int, Any] = field(default_factory=dict)
+    """Epoch -> network, of the best epochs by the monitor (trainer.average)."""
+    averaged: list[int] = field(default_factory=list)
+    """In best.pt: epochs whose mean the network is; empty: it is that of `epoch`."""
     best: dict[str, dict[str, float]] = field(default_factory=dict)
     """Monitored key -> {epoch, value}."""
     history: list[dict[str, float]] = field(default_factory=list)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from onn_runner.task.base import StepOutput, Task
+
+if TYPE_CHECKING:
+    from onn_runner.trainer.engine import Engine
 
 
 class NonFiniteError(ArithmeticError):
@@ -36,6 +41,19 @@ def locate(network: nn.Module, batch: dict[str, Any], forward: Callable[[], Any]
         for hook in hooks:
             hook.remove()
     return first[0] if first else _by_weights(network)
+
+
+def retrace(engine: Engine, task: Task, batch: dict[str, Any], *, testing: bool) -> str:
+    """`locate` for the step or the scoring that failed, done again with the engine as it stands."""
+    network = engine.scored if testing else engine.network
+    network.train(not testing)
+
+    def again() -> StepOutput:
+        if testing:
+            return task.eval_step(engine.evaluating, batch)
+        return task.train_step(engine.uncompiled, batch, lambda loss, optimizer="main": None)
+
+    return locate(network, batch, again)
 
 
 def finite_weights(network: nn.Module) -> bool:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
 
 from onn_runner.errors import ConfigError, RunError, unknown
 from onn_runner.seeding import derive
+from onn_runner.trainer.averages import RunningMean
+from onn_runner.trainer.batches import Turn
+from onn_runner.trainer.checkpoint import Checkpoint
 from onn_runner.trainer.device import HALF, Autocast, Randomness, choose_device
 from onn_runner.trainer.divergence import NonFiniteError
 from onn_runner.trainer.job import FoldJob
@@ -34,42 +39,65 @@ class Engine:
         freeze(self.network, settings.frozen)
         optimizer = make_optimizer(self.network, job.build_optimizer, settings)
         self.optimizers = {"main": optimizer}
-        schedule = make_schedule(job.build_scheduler, optimizer, epochs=settings.epochs, steps=job.steps, higher=higher)
+        schedule = make_schedule(
+            job.build_scheduler, optimizer, epochs=settings.epochs, steps=job.updates, higher=higher
+        )
         self.schedules = {"main": schedule}
         self.scaler = torch.amp.GradScaler(self.device.type) if settings.precision == "fp16" else None
-        self.evaluating: nn.Module = self.network
-        self.training: nn.Module = self.network
+        self.average = RunningMean(self.network, settings.ema) if settings.ema is not None else None
+        self.scored = self.average.network if self.average is not None else self.network
+        """Whose weights are evaluated and kept as the best."""
+        self.uncompiled = self._in_precision(self.network)
+        self.evaluating = self.uncompiled if self.average is None else self._in_precision(self.scored)
+        self.training = self.uncompiled
         if settings.compile:
             # torch compiles a network class eight times at most, so what earlier starts needed is dropped; and for each
             # batch size by itself, since code for all sizes would depend on which came first, and so on resuming
             torch.compiler.reset()
-            self.training = cast(nn.Module, torch.compile(self.network, dynamic=False))
-        if settings.precision in HALF:
-            self.evaluating = Autocast(self.evaluating, self.device, settings.precision)
-            self.training = Autocast(self.training, self.device, settings.precision)
+            self.training = self._in_precision(cast(nn.Module, torch.compile(self.network, dynamic=False)))
+        self.turn = Turn()
+        """Of the batch at hand, among those of one update."""
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.skipped = 0
+
+    def _in_precision(self, network: nn.Module) -> nn.Module:
+        precision = self.settings.precision
+        return Autocast(network, self.device, precision) if precision in HALF else network
 
     @property
     def rate(self) -> float:
         return float(self.optimizers["main"].param_groups[0]["lr"])
 
     def step(self, loss: Tensor, optimizer: str = "main") -> None:
-        """Backward and one update. Raises NonFiniteError, before anything is updated, for a bad loss or gradient."""
+        """Backward, and one update with the last of an update's batches.
+
+        Raises NonFiniteError, before anything is updated, for a bad loss or gradient.
+        """
         if optimizer not in self.optimizers:
             raise unknown("optimizer", optimizer, self.optimizers)
         chosen = self.optimizers[optimizer]
-        chosen.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss if self.scaler is None else self.scaler.scale(loss))
+        if self.turn.first:
+            chosen.zero_grad(set_to_none=True)
+        part = loss if self.turn.share == 1 else loss * self.turn.share
+        torch.autograd.backward(part if self.scaler is None else self.scaler.scale(part))
+        if self.turn.last:
+            self._update(chosen, loss.detach().float())
+            self.schedules[optimizer].after_step()
+            if self.average is not None:
+                self.average.update(self.network)
+        else:
+            self._take_loss(float(loss.detach()))
+
+    def _update(self, chosen: Optimizer, loss: Tensor) -> None:
         if self.scaler is not None:
             self.scaler.unscale_(chosen)
         parameters = [p for group in chosen.param_groups for p in group["params"] if p.grad is not None]
         total = get_total_norm([p.grad for p in parameters if p.grad is not None])
         # The one place where the CPU waits for the device.
-        value, norm = torch.stack([loss.detach().float(), total.float()]).tolist()
-        self._check(value, norm)
-        self.losses.append(value)
+        value, norm = torch.stack([loss, total.float()]).tolist()
+        self._take_loss(value)
+        self._check_norm(norm)
         if math.isfinite(norm):
             self.norms.append(norm)
             if self.settings.clip_norm is not None:
@@ -81,11 +109,13 @@ class Engine:
         else:
             self.scaler.step(chosen)
             self.scaler.update()
-        self.schedules[optimizer].after_step()
 
-    def _check(self, loss: float, norm: float) -> None:
+    def _take_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise NonFiniteError(f"train/loss is {loss}")
+        self.losses.append(loss)
+
+    def _check_norm(self, norm: float) -> None:
         if math.isfinite(norm):
             self.skipped = 0
             return
@@ -94,31 +124,64 @@ class Engine:
             raise NonFiniteError(f"gradient norm is {norm}")
 
     def state(self) -> dict[str, Any]:
-        """The fields of a Checkpoint that are the engine's."""
+        """The fields of a Checkpoint that are the engine's; tensors are shared with it, not copied."""
+        open_update = () if self.turn.last else self.network.named_parameters()
+        return {
+            **self.weights(),
+            "schedules": {name: schedule.state_dict() for name, schedule in self.schedules.items()},
+            "scaler": self.scaler.state_dict() if self.scaler is not None else {},
+            "gradients": {name: p.grad for name, p in open_update if p.grad is not None},
+        }
+
+    def weights(self) -> dict[str, Any]:
+        """Of these fields, what belongs to the weights: they can be gone back to."""
         return {
             "network": dict(self.network.state_dict()),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
-            "schedules": {name: schedule.state_dict() for name, schedule in self.schedules.items()},
-            "scaler": self.scaler.state_dict() if self.scaler is not None else {},
+            "average": dict(self.average.model.state_dict()) if self.average is not None else {},
         }
 
-    def load(
-        self, network: dict[str, Any], optimizers: dict[str, Any], schedules: dict[str, Any], scaler: dict[str, Any]
-    ) -> None:
+    def load(self, state: Checkpoint) -> None:
+        self._load_weights(state.network, state.optimizers, state.average)
+        try:
+            for name, schedule in self.schedules.items():
+                schedule.load_state_dict(state.schedules[name])
+        except (KeyError, ValueError) as error:
+            raise _another(error) from error
+        if self.scaler is not None and state.scaler:
+            self.scaler.load_state_dict(state.scaler)
+        for name, parameter in self.network.named_parameters():
+            if name in state.gradients:
+                parameter.grad = state.gradients[name].to(self.device)
+
+    def go_back(self, weights: dict[str, Any]) -> None:
+        """To what `weights` gave, apart from the learning rates."""
+        rates = {name: [g["lr"] for g in optimizer.param_groups] for name, optimizer in self.optimizers.items()}
+        # Optimizers take tensors over as they are, and change them in place.
+        self._load_weights(**copy.deepcopy(weights))
+        for name, optimizer in self.optimizers.items():
+            for group, rate in zip(optimizer.param_groups, rates[name], strict=True):
+                group["lr"] = rate
+
+    def _load_weights(self, network: dict[str, Any], optimizers: dict[str, Any], average: dict[str, Any]) -> None:
         self.load_network(network)
         try:
             for name, optimizer in self.optimizers.items():
                 optimizer.load_state_dict(optimizers[name])
-            for name, schedule in self.schedules.items():
-                schedule.load_state_dict(schedules[name])
         except (KeyError, ValueError) as error:
-            raise ConfigError(f"the checkpoint has another optimizer or scheduler than the config: {error}") from error
-        if self.scaler is not None and scaler:
-            self.scaler.load_state_dict(scaler)
+            raise _another(error) from error
+        if self.average is not None:
+            self.average.model.load_state_dict(average)
 
     def load_network(self, state: dict[str, Any]) -> None:
         """Raises RunError where the weights are those of another network."""
         try:
             self.network.load_state_dict(state)
+            if self.average is not None:
+                self.scored.load_state_dict(state)
         except RuntimeError as error:
             raise RunError(f"the checkpoint's weights do not fit this network: {error}") from error
+
+
+def _another(error: Exception) -> ConfigError:
+    return ConfigError(f"the checkpoint has another optimizer or scheduler than the config: {error}")

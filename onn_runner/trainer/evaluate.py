@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +47,13 @@ class Evaluator:
     task: Task
     metrics: Mapping[str, ItemMetric]
     stop: StopRequest
+    inspect: Callable[[str, Batch], None] | None = None
+    """Looks at every batch before it is scored, told of its split."""
 
     def score(self, split: str, dataset: Dataset[Any], positions: Sequence[list[int]]) -> Scores:
         """Raises BadBatchError for a loss that is not finite, Interrupted when asked to stop."""
         engine = self.engine
-        engine.network.eval()
+        engine.scored.eval()
         for metric in self.metrics.values():
             metric.reset()
         total, count = 0.0, 0
@@ -61,6 +63,8 @@ class Evaluator:
             for batch in batches.load(dataset, positions, device=engine.device, stop=self.stop, workers=workers):
                 if self.stop.requested:
                     raise Interrupted(f"stopped by {self.stop.reason}")
+                if self.inspect is not None:
+                    self.inspect(split, batch)
                 output = self.task.eval_step(engine.evaluating, batch)
                 items, loss = len(batch["index"]), float(output.loss)
                 if not math.isfinite(loss):

@@ -36,6 +36,11 @@ def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: b
     if earlier is not None and len(done) == job.settings.starts and earlier.status in ("done", "diverged"):
         reporter.fold_done(earlier)
         return earlier
+    if job.settings.limit_batches is not None:
+        reporter.warn(
+            f"trainer.limit_batches={job.settings.limit_batches}: the scores are of the first batches of every part "
+            "only, and of a network trained on a part; they say nothing about the data."
+        )
     reporter.fold_started(job.fold.index)
     device = choose_device(job.settings.device)
     with threads(job.settings.threads), matmul_precision(job.settings.precision), Randomness(device).forked():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -18,6 +18,8 @@ from onn_runner.trainer.settings import Settings
 
 if TYPE_CHECKING:
     from onn_runner.metric.base import ItemMetric
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,5 +46,14 @@ class FoldJob:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch, the last partial batch included."""
-        return -(-len(self.fold.train) // self.settings.batch_size)
+        """Batches of an epoch, the last partial one included."""
+        return len(self.limited(range(-(-len(self.fold.train) // self.settings.batch_size))))
+
+    @property
+    def updates(self) -> int:
+        """Updates of the weights in an epoch."""
+        return -(-self.steps // self.settings.accumulate)
+
+    def limited(self, order: Sequence[T]) -> Sequence[T]:
+        """The batches of a part that count: all of them, or the first trainer.limit_batches."""
+        return order[: self.settings.limit_batches]

@@ -41,10 +41,12 @@ class StartResult:
     seconds_per_epoch: float = 0.0
     best_epoch: int | None = None
     """Epoch of the best weights by the monitor; None where no epoch had a finite one."""
+    averaged: list[int] = field(default_factory=list)
+    """Epochs whose mean the scored weights are (trainer.average); empty: they are those of `best_epoch`."""
     best: dict[str, float] = field(default_factory=dict)
     """Best value of every monitored key."""
     validation: dict[str, float] = field(default_factory=dict)
-    """`train/` and `val/` values of the best epoch."""
+    """`train/` and `val/` values of the best epoch; `val/` ones of the mean where that is scored."""
     test: dict[str, float] = field(default_factory=dict)
     """`test/`, `photo/` and `fitted/` (training items) values of the best weights."""
     left_out: dict[str, int] = field(default_factory=dict)

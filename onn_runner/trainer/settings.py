@@ -10,6 +10,7 @@ from typing import Any
 from onn_runner.errors import ConfigError, unknown
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+SWITCHES = ("decay_all", "restore_best_on_rise", "compile", "tensorboard", "pictures", "score_training", "checks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class Settings:
     """Metrics also computed on training predictions; None: the monitored one."""
     patience: int | None = None
     """Stop a start after so many epochs without a new best; None: never."""
+    accumulate: int = 1
+    """Batches per update of the weights: the gradient is that of one batch with all their items."""
     clip_norm: float | None = None
     clip_value: float | None = None
     decay_all: bool = False
@@ -41,6 +44,12 @@ class Settings:
     """Weight decay of quadratic terms; None: the optimizer's."""
     frozen: tuple[str, ...] = ()
     """Patterns of parameter names (`*quadratic*`) that are not trained."""
+    ema: float | None = None
+    """Decay of the running mean of the weights, which is then validated, kept and tested; None: the weights are."""
+    average: int | None = None
+    """Try the mean of the weights of so many best epochs; None: the best epoch's weights are the result."""
+    restore_best_on_rise: bool = False
+    """After an epoch whose training loss rose, go on from the weights and moments of the best epoch."""
     workers: int = 0
     threads: int | None = None
     """Threads of torch on the CPU; None: as torch finds them."""
@@ -53,22 +62,29 @@ class Settings:
     """PNG pictures of every fold's best weights, and learning curves."""
     score_training: bool = False
     """Score the training items once with the best weights, without augmentation: `fitted/psnr`."""
+    limit_batches: int | None = None
+    """Only the first batches of every part, to try out; None: all."""
+    checks: bool = False
+    """Check data, gradients, parameters and layers while training: several times slower."""
     save_minutes: float = 10.0
     """Long epochs are also saved in their middle, so often."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "eval_batch_size", "starts", "preview_every"):
+        for name in ("epochs", "batch_size", "eval_batch_size", "starts", "accumulate", "preview_every"):
             _whole(name, getattr(self, name), least=1)
         for name in ("workers", "preview_items"):
             _whole(name, getattr(self, name), least=0)
-        for name in ("patience", "threads"):
+        for name in ("patience", "threads", "limit_batches"):
             _whole(name, getattr(self, name), least=1, optional=True)
-        for name in ("clip_norm", "clip_value"):
+        _whole("average", self.average, least=2, optional=True)
+        for name in ("clip_norm", "clip_value", "ema"):
             _number(name, getattr(self, name), optional=True)
+        if self.ema is not None and self.ema >= 1:
+            raise _wrong("ema", self.ema, "must be below 1, such as 0.999, or null")
         _number("save_minutes", self.save_minutes)
         _number("quadratic_rate", self.quadratic_rate, zero=True)
         _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
-        for name in ("decay_all", "compile", "tensorboard", "pictures", "score_training"):
+        for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "must be true or false")
         for name in ("device", "precision", "monitor"):

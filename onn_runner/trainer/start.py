@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from onn_runner import storage
-from onn_runner.data.base import Item
 from onn_runner.errors import ConfigError, Interrupted
 from onn_runner.metric.base import ItemMetric
-from onn_runner.seeding import generator
-from onn_runner.task.base import StepOutput
 from onn_runner.trainer import batches, checkpoint, records
-from onn_runner.trainer.batches import Batch
+from onn_runner.trainer.batches import Batch, Turn
+from onn_runner.trainer.best import Best, Mean
 from onn_runner.trainer.board import open_board
 from onn_runner.trainer.checkpoint import Checkpoint
-from onn_runner.trainer.divergence import NonFiniteError, finite_weights, locate
+from onn_runner.trainer.divergence import NonFiniteError, finite_weights, retrace
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.evaluate import BadBatchError, Evaluator
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.monitor import Monitor, train_metrics
+from onn_runner.trainer.preview import Preview
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import Divergence, StartResult
 from onn_runner.trainer.sums import Sums
@@ -49,31 +50,34 @@ class StartTraining:
         rivals: dict[str, float],
     ) -> None:
         self.job, self.start, self.reporter, self.stop = job, start, reporter, stop
-        self.monitors, self.rivals = monitors, rivals
+        self.monitors = monitors
         self.folder = start_folder(job, start)
         self.engine = Engine(job, start, higher=monitors[0].higher)
         scoring, training = self._metrics(), self._metrics()
         self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=scoring, stop=stop)
         self.sums = Sums({name: training[name] for name in train_metrics(job.settings, monitors)})
+        self.best = Best(job, start, self.folder, monitors, rivals)
+        self.preview = Preview(job, self.engine)
         self.epoch = 0
+        self.origin = 0
+        """Epoch whose weights the current one began with."""
+        self.best_state: dict[str, Any] = {}
         self.history: list[dict[str, float]] = []
-        self.best: dict[str, dict[str, float]] = {}
         self.seconds = 0.0
         self.clock = self.saved = time.monotonic()
         self._restore()
-        self._preview_batch: Batch | None = None
 
     @property
     def stopped_early(self) -> bool:
         patience = self.job.settings.patience
-        best = self.best.get(self.monitors[0].key)
-        return patience is not None and self.epoch - int(best["epoch"] if best else 0) >= patience
+        return patience is not None and self.epoch - (self.best.epoch or 0) >= patience
 
     def run(self) -> StartResult:
         """Raises Interrupted, after saving, when asked to stop."""
         settings = self.job.settings
         self.board = open_board(self.folder, epoch=self.epoch, wanted=settings.tensorboard)
         self.reporter.start_started(self.job.fold.index, self.start, self.epoch)
+        self._tell_resumption()
         batch: Batch = {}
         try:
             while self.epoch < settings.epochs and not self.stopped_early:
@@ -95,7 +99,9 @@ class StartTraining:
     def _steps(self) -> Iterator[Batch]:
         """The batches of the current epoch that are not done yet."""
         train, settings = self.job.fold.train, self.job.settings
-        order = batches.shuffled(len(train), settings.batch_size, self._key())[self.sums.step :]
+        whole = self.job.limited(batches.shuffled(len(train), settings.batch_size, self._key()))
+        self.turns = batches.turns(whole, settings.accumulate)
+        order = whole[self.sums.step :]
         if order:
             data = self.job.source.training(train, key=self._key())
             loaded = batches.load(data, order, device=self.engine.device, stop=self.stop, workers=settings.workers)
@@ -114,6 +120,7 @@ class StartTraining:
             self._save()
         engine.network.train()
         engine.random.key("step", *self._key(), self.sums.step)
+        engine.turn = self.turns[self.sums.step]
         engine.losses.clear()
         engine.norms.clear()
         rate = engine.rate
@@ -128,28 +135,45 @@ class StartTraining:
         values = {"epoch": float(self.epoch + 1), **self.sums.means()}
         values |= self._validate()
         monitored = values[self.monitors[0].key]
-        rose = bool(self.history) and values["train/loss"] > self.history[-1]["train/loss"]
+        rose = self.origin > 0 and values["train/loss"] > self.history[self.origin - 1]["train/loss"]
         for schedule in self.engine.schedules.values():
             schedule.after_epoch(monitored, rose=rose)
         self.epoch += 1
         self.sums.clear()
         self.history.append(values)
-        improved = [m for m in self.monitors if m.better(values[m.key], self.best.get(m.key, {}).get("value"))]
-        self.best |= {m.key: {"epoch": float(self.epoch), "value": values[m.key]} for m in improved}
-        self._draw(values)
+        improved = self.best.take(values, self.engine.scored)
+        is_best = self.monitors[0] in improved
+        self.preview.draw(self.board, values, self.epoch)
+        self.origin = self.epoch
+        if self.job.settings.restore_best_on_rise:
+            self._go_back(rose, improved)
         self._save()
-        self._save_best(improved)
+        if self.origin == self.epoch:
+            self._save_best(improved)
         records.append_metrics(self.job.folder, records.epoch_rows(self.job.fold.index, self.start, values))
         shown = {key: value for key, value in values.items() if key != "epoch"}
-        is_best = self.monitors[0] in improved
         self.reporter.epoch_done(self.job.fold.index, self.start, self.epoch, shown, is_best=is_best)
+
+    def _go_back(self, rose: bool, improved: list[Monitor]) -> None:
+        """To the best epoch so far where the training loss rose; its learning rate stays the one of now."""
+        if self.monitors[0] in improved:
+            self.best_state = copy.deepcopy(self.engine.weights())
+        elif rose and self.best_state:
+            # Now, since the state that is saved next no longer has these weights.
+            self._save_best(improved)
+            self.engine.go_back(self.best_state)
+            self.origin = self.best.epoch or self.epoch
+
+    def _save_best(self, improved: list[Monitor]) -> None:
+        """After last.pt: a kill in between is mended from there, since the last epoch then is the best."""
+        self.best.save(improved, self.engine.scored.state_dict(), self.history[-1])
 
     def _validate(self) -> dict[str, float]:
         part = self.job.fold.validation
         if not part:
             return {}
         before = self._checkpoint()
-        order = batches.in_order(len(part), self.job.settings.eval_batch_size)
+        order = self.job.limited(batches.in_order(len(part), self.job.settings.eval_batch_size))
         try:
             return self.evaluator.score("val", self.job.source.fixed(part), order).means
         except Interrupted:
@@ -159,21 +183,32 @@ class StartTraining:
 
     def _finish(self) -> StartResult:
         """The best weights on the test part and on whole originals."""
-        best = self.best.get(self.monitors[0].key)
-        if best is None:
+        epoch = self.best.epoch
+        if epoch is None:
             raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer="the metric")
+        mean = self.best.try_mean(self.evaluator, self.history[epoch - 1])
+        if mean is not None:
+            self.reporter.note(f"fold {self.job.fold.index}, start {self.start}: {mean}")
         self.engine.load_network(checkpoint.load(self.folder / self.monitors[0].file).network)
         scores = test_scores(self.evaluator, self.job, self.start)
-        self.board.scalars(scores.means, int(best["epoch"]))
+        self.board.scalars(scores.means, epoch)
         records.write_items(self.folder, scores.rows)
-        return self._result(test=scores.means, left_out=scores.left_out)
+        return self._result(test=scores.means, left_out=scores.left_out, mean=mean)
 
     def _result(
-        self, *, test: dict[str, float], left_out: dict[str, int], diverged: Divergence | None = None
+        self,
+        *,
+        test: dict[str, float],
+        left_out: dict[str, int],
+        mean: Mean | None = None,
+        diverged: Divergence | None = None,
     ) -> StartResult:
-        best = self.best.get(self.monitors[0].key)
-        epoch = int(best["epoch"]) if best else None
-        row = self.history[epoch - 1] if epoch else {}
+        epoch = self.best.epoch
+        row = dict(self.history[epoch - 1]) if epoch else {}
+        best = {key: found["value"] for key, found in self.best.found.items()}
+        if mean is not None and mean.taken and mean.key.startswith("val/"):
+            row |= mean.scores
+            best[mean.key] = mean.value
         return StartResult(
             start=self.start,
             status="diverged" if diverged else "done",
@@ -181,7 +216,8 @@ class StartTraining:
             stopped_early=not diverged and self.epoch < self.job.settings.epochs,
             seconds_per_epoch=self.seconds / self.epoch if self.epoch else 0.0,
             best_epoch=epoch,
-            best={key: found["value"] for key, found in self.best.items()},
+            averaged=mean.epochs if mean is not None and mean.taken else [],
+            best=best,
             validation={key: value for key, value in row.items() if key != "epoch"},
             test=test,
             left_out=left_out,
@@ -189,46 +225,16 @@ class StartTraining:
         )
 
     def _diverged(self, error: NonFiniteError, batch: Batch) -> StartResult:
-        engine, task = self.engine, self.job.task
         testing = isinstance(error, BadBatchError)
         batch = error.batch if isinstance(error, BadBatchError) else batch
         finished = self.epoch >= self.job.settings.epochs or self.stopped_early
         step = 0 if testing or finished or self.sums.step >= self.job.steps else self.sums.step + 1
         epoch = self.epoch if finished else self.epoch + 1
-        engine.network.train(not testing)
-        engine.random.key("step", *self._key(), self.sums.step)
-
-        def again() -> StepOutput:
-            if testing:
-                return task.eval_step(engine.evaluating, batch)
-            return task.train_step(engine.evaluating, batch, lambda loss, optimizer="main": None)
-
-        layer = error.layer or locate(engine.network, batch, again)
+        self.engine.random.key("step", *self._key(), self.sums.step)
+        layer = error.layer or retrace(self.engine, self.job.task, batch, testing=testing)
         result = self._result(test={}, left_out={}, diverged=Divergence(epoch, step, layer, error.what))
         self.reporter.warn(f"fold {self.job.fold.index}, start {self.start} diverged: {result.diverged}.")
         return result
-
-    def _draw(self, values: dict[str, float]) -> None:
-        settings = self.job.settings
-        self.board.scalars({key: value for key, value in values.items() if key != "epoch"}, self.epoch)
-        due = self.epoch in (1, settings.epochs) or self.epoch % settings.preview_every == 0
-        if not (settings.tensorboard and settings.preview_items and due):
-            return
-        batch = self._preview()
-        self.engine.network.eval()
-        with torch.no_grad():
-            output = self.job.task.eval_step(self.engine.evaluating, batch)
-        self.board.images(self.job.task.preview(batch, output), self.epoch)
-
-    def _preview(self) -> Batch:
-        """Items to look at: the same ones in every epoch and start."""
-        if self._preview_batch is None:
-            part = self.job.fold.validation or self.job.fold.train
-            order = torch.randperm(len(part), generator=generator("preview", self.job.seed, self.job.fold.index))
-            chosen = sorted(part[i] for i in order[: self.job.settings.preview_items].tolist())
-            data: torch.utils.data.Dataset[Item] = self.job.source.fixed(chosen)
-            self._preview_batch = batches.collate(data, range(len(chosen)), self.engine.device)
-        return self._preview_batch
 
     def _checkpoint(self) -> Checkpoint:
         now = time.monotonic()
@@ -241,7 +247,10 @@ class StartTraining:
             epoch=self.epoch,
             step=self.sums.step,
             running=self.sums.state(),
-            best=dict(self.best),
+            origin=self.origin if self.origin != self.epoch else 0,
+            best=dict(self.best.found),
+            best_state=self.best_state,
+            candidates=dict(self.best.candidates),
             history=list(self.history),
             seconds=self.seconds,
             **self.engine.state(),
@@ -256,26 +265,6 @@ class StartTraining:
         last = self.folder / checkpoint.LAST
         if self.folder != self.job.folder and last.exists():
             storage.publish(last, self.job.folder / checkpoint.LAST)
-
-    def _save_best(self, improved: list[Monitor]) -> None:
-        """After last.pt: a kill in between is mended from there, since the last epoch then is the best."""
-        for monitor in improved:
-            path = self.folder / monitor.file
-            weights = Checkpoint(
-                config=self.job.config,
-                seed=self.job.seed,
-                fold=self.job.fold.index,
-                start=self.start,
-                epoch=self.epoch,
-                network=dict(self.engine.network.state_dict()),
-                best={monitor.key: self.best[monitor.key]},
-                history=self.history[-1:],
-            )
-            checkpoint.save(path, weights)
-            if self.folder != self.job.folder and monitor.better(
-                self.best[monitor.key]["value"], self.rivals.get(monitor.key)
-            ):
-                storage.publish(path, self.job.folder / monitor.file)
 
     def _restore(self) -> None:
         state, note = checkpoint.load_last(self.folder)
@@ -292,10 +281,21 @@ class StartTraining:
         if settings.threads is None and state.threads != torch.get_num_threads():
             self.reporter.note(f"computing with {state.threads} threads, as before the interruption.")
             torch.set_num_threads(state.threads)
-        self.engine.load(state.network, state.optimizers, state.schedules, state.scaler)
+        self.engine.load(state)
+        # An update that was begun goes on with the gradients that it has.
+        self.engine.turn = Turn(last=not state.gradients)
         self.epoch, self.seconds = state.epoch, state.seconds
-        self.history, self.best = list(state.history), dict(state.best)
+        self.origin, self.best_state = state.origin or state.epoch, state.best_state
+        self.history = list(state.history)
+        self.best.found, self.best.candidates = dict(state.best), dict(state.candidates)
         self.sums.load(state.running)
         self._publish_last()
-        if state.step == 0:
-            self._save_best([m for m in self.monitors if self.best.get(m.key, {}).get("epoch") == self.epoch])
+        if state.step == 0 and not state.origin:
+            self._save_best([m for m in self.monitors if self.best.found.get(m.key, {}).get("epoch") == self.epoch])
+
+    def _tell_resumption(self) -> None:
+        finished = self.epoch >= self.job.settings.epochs or self.stopped_early
+        goes_on = f"goes on with epoch {self.epoch + 1}, step {self.sums.step + 1}"
+        if self.epoch or self.sums.step:
+            text = f"is trained already ({self.epoch} epochs), the best weights are scored" if finished else goes_on
+            self.reporter.note(f"fold {self.job.fold.index}, start {self.start}: {text}")

@@ -30,10 +30,12 @@ def test_scores(evaluator: Evaluator, job: FoldJob, start: int) -> TestScores:
     found, source, fold = TestScores(), job.source, job.fold
 
     def add(split: str, dataset: Dataset[Any], names: Sequence[str], size: int) -> None:
-        scores = evaluator.score(split, dataset, batches.in_order(len(names), size))
+        order = job.limited(batches.in_order(len(names), size))
+        scores = evaluator.score(split, dataset, order)
         found.means |= scores.means
         found.left_out |= scores.left_out
-        found.rows += records.item_rows(fold.index, start, names, scores.items)
+        chosen = [names[position] for batch in order for position in batch]
+        found.rows += records.item_rows(fold.index, start, chosen, scores.items)
 
     def add_part(split: str, part: Sequence[int]) -> None:
         add(split, source.fixed(part), [source.names[index] for index in part], job.settings.eval_batch_size)

@@ -77,7 +77,7 @@ def test_other_contents_missing_files_and_later_formats_are_told_apart(tmp_path:
     with pytest.raises(RunError, match=r"missing\.pt does not exist"):
         checkpoint.load(tmp_path / "missing.pt")
     torch.save({"format": 99}, tmp_path / "later.pt")
-    with pytest.raises(RunError, match="has format 99; this onn-runner reads up to 1"):
+    with pytest.raises(RunError, match="has format 99; this onn-runner reads up to 2"):
         checkpoint.load(tmp_path / "later.pt")
 
 
