@@ -52,7 +52,14 @@ def nodal_functions(layers: Sequence[LayerUse], *, title: str) -> bytes:
             text_at(figure, 0.1, top + words, shortened(layer.name, 22) + "\n" + shortened(layer.kind, 22))
             for column, neuron in enumerate(layer.neurons):
                 left = LABEL + column * (width + gap)
-                text_at(figure, left, top, f"neuron {neuron.number}: {neuron.operator}", weight="bold", fontsize=7.5)
+                text_at(
+                    figure,
+                    left,
+                    top,
+                    f"neuron {neuron.number}: {shortened(neuron.operator, 20)}",
+                    weight="bold",
+                    fontsize=7.5,
+                )
                 for line, connection in enumerate(neuron.connections):
                     text_at(
                         figure, left, top + 0.16 + 0.14 * line, _described(connection),
@@ -122,16 +129,15 @@ def _draw_histogram(axes: Axes, part: Arguments, before: Arguments | None) -> No
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.set_xlabel(part.symbol, labelpad=1)
     axes.set_ylabel("share")
-    axes.set_title(
-        f"{part.operator}, {part.neurons} neuron{'s' * (part.neurons != 1)}: {_summary(part, before)}", loc="left"
-    )
+    neurons = f"{shortened(part.operator, 30)}, {part.neurons} neuron{'s' * (part.neurons != 1)}"
+    axes.set_title(f"{neurons}\n{_summary(part, before)}", loc="left", fontsize=7.5)
 
 
 def _summary(part: Arguments, before: Arguments | None) -> str:
     """`non-linear 8.1 % -> 3.2 %`, and how much lies beyond the calibrated range."""
     started = "" if before is None else f"{100 * before.nonlinearity:.1f} → "
     beyond = 100 * float(np.mean(np.abs(part.values) > part.calibrated))
-    return f"non-linear {started}{100 * part.nonlinearity:.1f} %, {beyond:.1f} % beyond"
+    return f"non-linear {started}{100 * part.nonlinearity:.1f} %, {beyond:.1f} % beyond the range"
 
 
 def _legend(figure: Figure, parts: Sequence[Arguments]) -> None:
