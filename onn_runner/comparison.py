@@ -97,11 +97,14 @@ def compared(
 
 
 def _ratio(folds: Sequence[Fold], key: str) -> float | None:
-    """Test items over training items; of training scores 0 where no fold shares an item, else not known."""
-    if not key.startswith("fitted/"):
-        return statistics.fmean(len(fold.test) / len(fold.train) for fold in folds)
+    """What widens the variance over folds: test items over training items where training sets share items, else 0.
+
+    None for training scores where they do: nothing is known of how these hang together.
+    """
     trained = [item for fold in folds for item in fold.train]
-    return 0.0 if len(set(trained)) == len(trained) else None
+    if len(set(trained)) == len(trained):
+        return 0.0
+    return None if key.startswith("fitted/") else statistics.fmean(len(fold.test) / len(fold.train) for fold in folds)
 
 
 def unit(source: Source) -> str:

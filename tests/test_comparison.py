@@ -77,19 +77,24 @@ def test_a_damaged_table_is_named(tables, damage):
         comparison.fold_differences(ours, {"conv": twin}, FOLD, Source())
 
 
-def test_folds_are_put_together_with_the_share_of_test_items(tables):
+def test_folds_that_share_training_items_are_put_together_with_the_share_of_test_items(tables):
     ours, twin, _ = tables
     scored = comparison.fold_differences(ours, {"conv": twin}, FOLD, Source())
-    folds = [FOLD, Fold(1, (2, 3), (), (0,))]
+    folds = [FOLD, Fold(1, (1, 2), (), (0,))]
     found = comparison.compared(folds, {0: scored}, higher={"psnr": True}, source=Source())
     assert found["unit"] == "groups"
     test = found["to"]["conv"]["test/psnr"]
     assert test["folds"]["ratio"] == (2 / 2 + 1 / 2) / 2
     assert (test["left_out"], test["groups"]["better"], test["groups"]["n"]) == (1, 1, 1)
-    assert found["to"]["conv"]["fitted/psnr"]["folds"]["ratio"] == 0.0
-    overlapping = [FOLD, Fold(1, (1, 2), (), (0,))]
-    found = comparison.compared(overlapping, {0: scored}, higher={"psnr": True}, source=Source())
     assert found["to"]["conv"]["fitted/psnr"]["folds"]["ratio"] is None
+
+
+def test_folds_that_share_no_training_item_have_a_plain_interval(tables):
+    ours, twin, _ = tables
+    scored = comparison.fold_differences(ours, {"conv": twin}, FOLD, Source())
+    folds = [FOLD, Fold(1, (2, 3), (), (0, 1))]
+    found = comparison.compared(folds, {0: scored}, higher={"psnr": True}, source=Source())["to"]["conv"]
+    assert [found[key]["folds"]["ratio"] for key in ("test/psnr", "photo/psnr", "fitted/psnr")] == [0.0, 0.0, 0.0]
 
 
 def test_a_fold_without_a_twins_score_is_left_out(tables):

@@ -79,8 +79,10 @@ def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str) -> tu
         f"over {unit}: Student's interval of the mean difference{averaged}",
         f"p: signed-rank test of {first} over {unit}; p and intervals are not adjusted for several comparisons",
     ]
-    if any(entry["folds"]["low"] is not None for entry in every):
+    if any(entry["folds"]["low"] is not None and entry["folds"]["ratio"] for entry in every):
         notes.append("over folds: the interval is widened for training sets that overlap (Nadeau and Bengio, 2003)")
+    if any(entry["folds"]["low"] is not None and entry["folds"]["ratio"] == 0 for entry in every):
+        notes.append("over folds: Student's interval, as the training sets share no items")
     if any(entry["folds"]["ratio"] is None for entry in every):
         notes.append("training scores over folds that share training items have no interval")
     if any(entry["groups"]["n"] == 1 for entry in every):

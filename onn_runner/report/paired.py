@@ -2,8 +2,8 @@
 
 By photograph: every photograph counts as one number, since its patches are alike. The interval is Student's over
 photographs: what other photographs of this kind would give with the networks as they were trained.
-By fold: what training on other data would give. The folds' training sets overlap, so that plain intervals over folds
-are too short; the variance is corrected.
+By fold: what training on other data would give. Where the folds' training sets overlap, plain intervals over folds are
+too short; the variance is corrected.
 
 Source: Nadeau and Bengio, Inference for the generalization error, Machine Learning 52, 2003, equation 9; for repeated
 folds Bouckaert and Frank, 2004.
@@ -56,9 +56,9 @@ def differences(
 def compare(parts: Sequence[Differences], *, ratio: float | None, higher: bool | None) -> dict[str, Any]:
     """`groups` and `folds`: mean, low and high of the 95 % interval, n, better; and the number of items.
 
-    `parts`: one a fold, repeats included. `ratio`: test items over training items of a fold; None: no interval over
-    folds. `higher`: whether a higher score is better; None: `better` is not counted. Low, high and p are None where
-    there is one group or one fold.
+    `parts`: one a fold, repeats included. `ratio`: test items over training items of a fold, 0 where the folds share no
+    training items; None: no interval over folds. `higher`: whether a higher score is better; None: `better` is not
+    counted. Low, high and p are None where there is one group or one fold.
     The p-value is of the signed-rank test over groups, not adjusted for the number of metrics and methods compared.
     """
     pooled: dict[str, tuple[float, int]] = {}

@@ -142,6 +142,14 @@ def test_training_scores_over_folds_that_share_items_have_no_interval():
     assert "training scores over folds that share training items have no interval" in built.notes
 
 
+def test_folds_without_common_training_items_are_told():
+    one = entry(0.5, 0.1, 0.9)
+    one["folds"]["ratio"] = 0.0
+    notes = differences(content({"conv": {"test/psnr": one}})).notes
+    assert "over folds: Student's interval, as the training sets share no items" in notes
+    assert not any("Nadeau" in note for note in notes)
+
+
 def test_results_with_a_twin_are_json_with_its_means():
     made = content({"conv": {"test/psnr": entry(0.1, 0.0, 0.2)}})
     assert made["twin"]["cv"]["test/psnr"] == {"mean": 28.0, "std": 0.0, "folds": 2}
