@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 import shutil
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import tifffile
 import torch
+import yaml
 from PIL import Image
 from skimage import data
 from torch.utils.data import DataLoader
@@ -303,3 +305,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_bad_values_are_refused_by_name(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         source(folder, **options)
+
+
+def test_the_option_is_the_signature() -> None:
+    option = yaml.safe_load((Path(__file__).parents[2] / "conf" / "data" / "images.yaml").read_text())
+    assert option.pop("defaults") == [{"override /task@_global_.task": "restore"}]
+    assert option.pop("_target_") == f"{Images.__module__}.{Images.__name__}"
+    parameters = inspect.signature(Images).parameters
+    assert list(option.items()) == [(key, parameter.default) for key, parameter in parameters.items()]

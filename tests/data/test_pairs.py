@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -269,3 +271,11 @@ def test_a_run_on_one_folder_with_marks(
     assert main([*command, "network.channels=[2]", "trainer.workers=2", "data.in_memory=false"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"3 colour pairs of images of 3 groups from {tree}, sides 26 to 30" in told
+
+
+def test_the_option_is_the_signature() -> None:
+    option = yaml.safe_load((Path(__file__).parents[2] / "conf" / "data" / "pairs.yaml").read_text())
+    assert option.pop("defaults") == [{"override /task@_global_.task": "restore"}]
+    assert option.pop("_target_") == f"{Pairs.__module__}.{Pairs.__name__}"
+    parameters = inspect.signature(Pairs).parameters
+    assert list(option.items()) == [(key, parameter.default) for key, parameter in parameters.items()]
