@@ -149,7 +149,8 @@ class _FoldPictures:
         self.monitor: Monitor = check(job)[0]
         self.metrics = job.build_metrics()
         self.engine = Engine(job, start, higher=self.monitor.higher)
-        self.engine.network.eval()
+        self.network = self.engine.scored
+        self.network.eval()
 
     def all(self) -> dict[str, bytes]:
         """Name -> PNG; only of what there is something to be seen."""
@@ -223,14 +224,14 @@ class _FoldPictures:
         """What the layers do on the same training items, with the weights of the moment."""
         from onn_runner.report import layer_use
 
-        if not list(layer_use.layers(self.engine.network)):
+        if not list(layer_use.layers(self.network)):
             return []
         job = self.job
         items = job.fold.train[:: max(1, len(job.fold.train) // SEEN_ITEMS)][:SEEN_ITEMS]
         batch = batches.collate(job.source.fixed(items), range(len(items)), self.engine.device)
         with torch.no_grad():
-            seen = layer_use.inputs_of(self.engine.network, lambda: job.task.eval_step(self.engine.evaluating, batch))
-        return layer_use.uses(self.engine.network, seen, neurons=NEURONS)
+            seen = layer_use.inputs_of(self.network, lambda: job.task.eval_step(self.engine.evaluating, batch))
+        return layer_use.uses(self.network, seen, neurons=NEURONS)
 
 
 def _curves(table: Path, results: Mapping[int, FoldResult]) -> list[Curve]:

@@ -18,7 +18,7 @@ from onn_runner.data.base import Shape
 from onn_runner.model.operational import Operational
 from onn_runner.network.compact import Compact
 from onn_runner.ops import Exponential, Sine
-from onn_runner.report import figures_strips
+from onn_runner.report import figures_strips, layer_use
 from onn_runner.trainer import StopRequest, train_fold
 from onn_runner.trainer.progress import QuietReporter
 
@@ -70,6 +70,21 @@ def test_a_convolutional_fold_has_strips_and_an_operational_one_its_functions_to
     job, result = trained(tmp_path / "onn", build_network=onn_network, epochs=1)
     assert draw(job, result) == []
     assert drawn(job) == sorted(NODAL + STRIPS)
+
+
+def test_with_a_running_mean_of_the_weights_it_is_the_mean_that_is_drawn(tmp_path, monkeypatch):
+    job, result = trained(tmp_path / "fold_00", build_network=onn_network, ema=0.5)
+    kept = torch.load(job.folder / "best.pt", weights_only=True)["network"]
+    seen = []
+
+    def uses(network, *given, **options):
+        seen.append({name: value.clone() for name, value in network.state_dict().items() if "weight" in name})
+        return []
+
+    monkeypatch.setattr(layer_use, "uses", uses)
+    assert draw(job, result) == []
+    assert all(torch.equal(kept[name], value) for name, value in seen[-1].items())
+    assert not any(torch.equal(kept[name], value) for name, value in seen[0].items()), "at first the fresh weights"
 
 
 def test_tensorboard_has_the_same_pictures_at_the_best_epoch(copied):
