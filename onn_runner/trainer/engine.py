@@ -47,21 +47,22 @@ class Engine:
         self.average = RunningMean(self.network, settings.ema) if settings.ema is not None else None
         self.scored = self.average.network if self.average is not None else self.network
         """Whose weights are evaluated and kept as the best."""
-        self.uncompiled = self._in_precision(self.network)
-        self.evaluating = self.uncompiled if self.average is None else self._in_precision(self.scored)
+        self.uncompiled = self.in_precision(self.network)
+        self.evaluating = self.uncompiled if self.average is None else self.in_precision(self.scored)
         self.training = self.uncompiled
         if settings.compile:
             # torch compiles a network class eight times at most, so what earlier starts needed is dropped; and for each
             # batch size by itself, since code for all sizes would depend on which came first, and so on resuming
             torch.compiler.reset()
-            self.training = self._in_precision(cast(nn.Module, torch.compile(self.network, dynamic=False)))
+            self.training = self.in_precision(cast(nn.Module, torch.compile(self.network, dynamic=False)))
         self.turn = Turn()
         """Of the batch at hand, among those of one update."""
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.skipped = 0
 
-    def _in_precision(self, network: nn.Module) -> nn.Module:
+    def in_precision(self, network: nn.Module) -> nn.Module:
+        """The network under autocast where trainer.precision is a half one."""
         precision = self.settings.precision
         return Autocast(network, self.device, precision) if precision in HALF else network
 

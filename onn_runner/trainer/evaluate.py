@@ -47,7 +47,7 @@ class Evaluator:
     task: Task
     metrics: Mapping[str, ItemMetric]
     stop: StopRequest
-    inspect: Callable[[str, Batch], None] | None = None
+    inspect: Callable[[str, Batch], None] = lambda split, batch: None
     """Looks at every batch before it is scored, told of its split."""
 
     def score(self, split: str, dataset: Dataset[Any], positions: Sequence[list[int]]) -> Scores:
@@ -63,8 +63,7 @@ class Evaluator:
             for batch in batches.load(dataset, positions, device=engine.device, stop=self.stop, workers=workers):
                 if self.stop.requested:
                     raise Interrupted(f"stopped by {self.stop.reason}")
-                if self.inspect is not None:
-                    self.inspect(split, batch)
+                self.inspect(split, batch)
                 output = self.task.eval_step(engine.evaluating, batch)
                 items, loss = len(batch["index"]), float(output.loss)
                 if not math.isfinite(loss):

@@ -7,6 +7,7 @@ from pathlib import Path
 from onn_runner import storage
 from onn_runner.errors import ConfigError, Interrupted, RunError, unknown
 from onn_runner.trainer import checkpoint, records
+from onn_runner.trainer.checking import strict
 from onn_runner.trainer.device import (
     Randomness,
     check_compile,
@@ -43,7 +44,13 @@ def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: b
         )
     reporter.fold_started(job.fold.index)
     device = choose_device(job.settings.device)
-    with threads(job.settings.threads), matmul_precision(job.settings.precision), Randomness(device).forked():
+    settings = job.settings
+    with (
+        threads(settings.threads),
+        matmul_precision(settings.precision),
+        Randomness(device).forked(),
+        strict(settings.checks),
+    ):
         try:
             result = _train_starts(job, done, chosen, reporter, stop)
         except Interrupted as error:

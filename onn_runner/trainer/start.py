@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from onn_runner import storage
-from onn_runner.errors import ConfigError, Interrupted
+from onn_runner.errors import Interrupted
 from onn_runner.metric.base import ItemMetric
 from onn_runner.trainer import batches, checkpoint, records
 from onn_runner.trainer.batches import Batch, Turn
 from onn_runner.trainer.best import Best, Mean
 from onn_runner.trainer.board import open_board
+from onn_runner.trainer.checking import make_checks
 from onn_runner.trainer.checkpoint import Checkpoint
 from onn_runner.trainer.divergence import NonFiniteError, finite_weights, retrace
 from onn_runner.trainer.engine import Engine
@@ -27,6 +26,7 @@ from onn_runner.trainer.monitor import Monitor, train_metrics
 from onn_runner.trainer.preview import Preview
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import Divergence, StartResult
+from onn_runner.trainer.resuming import earlier_state, tell
 from onn_runner.trainer.sums import Sums
 from onn_runner.trainer.testing import test_scores
 
@@ -51,10 +51,13 @@ class StartTraining:
     ) -> None:
         self.job, self.start, self.reporter, self.stop = job, start, reporter, stop
         self.monitors = monitors
-        self.folder = start_folder(job, start)
+        self.folder, self.where = start_folder(job, start), f"fold {job.fold.index}, start {start}"
         self.engine = Engine(job, start, higher=monitors[0].higher)
         scoring, training = self._metrics(), self._metrics()
-        self.evaluator = Evaluator(engine=self.engine, task=job.task, metrics=scoring, stop=stop)
+        self.checks = make_checks(job, start, self.engine, reporter)
+        self.evaluator = Evaluator(
+            engine=self.engine, task=job.task, metrics=scoring, stop=stop, inspect=self.checks.look
+        )
         self.sums = Sums({name: training[name] for name in train_metrics(job.settings, monitors)})
         self.best = Best(job, start, self.folder, monitors, rivals)
         self.preview = Preview(job, self.engine)
@@ -72,15 +75,18 @@ class StartTraining:
         patience = self.job.settings.patience
         return patience is not None and self.epoch - (self.best.epoch or 0) >= patience
 
+    @property
+    def finished(self) -> bool:
+        return self.epoch >= self.job.settings.epochs or self.stopped_early
+
     def run(self) -> StartResult:
         """Raises Interrupted, after saving, when asked to stop."""
-        settings = self.job.settings
-        self.board = open_board(self.folder, epoch=self.epoch, wanted=settings.tensorboard)
+        self.board = open_board(self.folder, epoch=self.epoch, wanted=self.job.settings.tensorboard)
         self.reporter.start_started(self.job.fold.index, self.start, self.epoch)
-        self._tell_resumption()
+        tell(self.reporter, self.where, epoch=self.epoch, step=self.sums.step, finished=self.finished)
         batch: Batch = {}
         try:
-            while self.epoch < settings.epochs and not self.stopped_early:
+            while not self.finished:
                 for batch in self._steps():
                     self._step(batch)
                 self._finish_epoch()
@@ -124,7 +130,8 @@ class StartTraining:
         engine.losses.clear()
         engine.norms.clear()
         rate = engine.rate
-        output = self.job.task.train_step(engine.training, batch, engine.step)
+        with self.checks.step(batch):
+            output = self.job.task.train_step(engine.training, batch, engine.step)
         loss = engine.losses[0] if len(engine.losses) == 1 else float(output.loss)
         self.sums.add(output, loss=loss, norms=engine.norms, rate=rate, items=len(batch["index"]))
         self.reporter.step_done(self.sums.step, self.job.steps)
@@ -132,6 +139,7 @@ class StartTraining:
     def _finish_epoch(self) -> None:
         if not finite_weights(self.engine.network):
             raise NonFiniteError("the weights are not finite")
+        self.checks.after_epoch()
         values = {"epoch": float(self.epoch + 1), **self.sums.means()}
         values |= self._validate()
         monitored = values[self.monitors[0].key]
@@ -188,7 +196,7 @@ class StartTraining:
             raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer="the metric")
         mean = self.best.try_mean(self.evaluator, self.history[epoch - 1])
         if mean is not None:
-            self.reporter.note(f"fold {self.job.fold.index}, start {self.start}: {mean}")
+            self.reporter.note(f"{self.where}: {mean}")
         self.engine.load_network(checkpoint.load(self.folder / self.monitors[0].file).network)
         scores = test_scores(self.evaluator, self.job, self.start)
         self.board.scalars(scores.means, epoch)
@@ -227,13 +235,12 @@ class StartTraining:
     def _diverged(self, error: NonFiniteError, batch: Batch) -> StartResult:
         testing = isinstance(error, BadBatchError)
         batch = error.batch if isinstance(error, BadBatchError) else batch
-        finished = self.epoch >= self.job.settings.epochs or self.stopped_early
-        step = 0 if testing or finished or self.sums.step >= self.job.steps else self.sums.step + 1
-        epoch = self.epoch if finished else self.epoch + 1
+        step = 0 if testing or self.finished or self.sums.step >= self.job.steps else self.sums.step + 1
+        epoch = self.epoch if self.finished else self.epoch + 1
         self.engine.random.key("step", *self._key(), self.sums.step)
         layer = error.layer or retrace(self.engine, self.job.task, batch, testing=testing)
         result = self._result(test={}, left_out={}, diverged=Divergence(epoch, step, layer, error.what))
-        self.reporter.warn(f"fold {self.job.fold.index}, start {self.start} diverged: {result.diverged}.")
+        self.reporter.warn(f"{self.where} diverged: {result.diverged}.")
         return result
 
     def _checkpoint(self) -> Checkpoint:
@@ -267,20 +274,9 @@ class StartTraining:
             storage.publish(last, self.job.folder / checkpoint.LAST)
 
     def _restore(self) -> None:
-        state, note = checkpoint.load_last(self.folder)
-        if note:
-            self.reporter.warn(note)
+        state = earlier_state(self.folder, self.job.settings, self.reporter)
         if state is None:
             return
-        settings = self.job.settings
-        if state.epoch > settings.epochs:
-            raise ConfigError(
-                f"trainer.epochs={settings.epochs} is less than the {state.epoch} epochs that {self.folder} "
-                "already has: ask for as many or more."
-            )
-        if settings.threads is None and state.threads != torch.get_num_threads():
-            self.reporter.note(f"computing with {state.threads} threads, as before the interruption.")
-            torch.set_num_threads(state.threads)
         self.engine.load(state)
         # An update that was begun goes on with the gradients that it has.
         self.engine.turn = Turn(last=not state.gradients)
@@ -292,10 +288,3 @@ class StartTraining:
         self._publish_last()
         if state.step == 0 and not state.origin:
             self._save_best([m for m in self.monitors if self.best.found.get(m.key, {}).get("epoch") == self.epoch])
-
-    def _tell_resumption(self) -> None:
-        finished = self.epoch >= self.job.settings.epochs or self.stopped_early
-        goes_on = f"goes on with epoch {self.epoch + 1}, step {self.sums.step + 1}"
-        if self.epoch or self.sums.step:
-            text = f"is trained already ({self.epoch} epochs), the best weights are scored" if finished else goes_on
-            self.reporter.note(f"fold {self.job.fold.index}, start {self.start}: {text}")
