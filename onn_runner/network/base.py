@@ -38,8 +38,7 @@ class Restorer(nn.Module):
     ) -> None:
         super().__init__()
         checks.choice("network.output", output, OUTPUTS)
-        if output_activation is not None:
-            activation.named(output_activation)
+        _check_activation(output_activation)
         if checks.flag("network.residual", residual):
             check_residual(*channels)
         self.dims, self.residual = dims, residual
@@ -89,6 +88,13 @@ class Restorer(nn.Module):
     def check_input(self, x: Tensor) -> None:
         if x.dim() != self.dims + 2:
             raise ConfigError(f"the network was built for {self.dims} spatial axes, the input has {x.dim() - 2}")
+
+
+def _check_activation(name: str | None) -> None:
+    try:
+        activation.named(name)
+    except ConfigError as error:
+        raise ConfigError(f"network.output_activation: {error}") from error
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -149,7 +149,7 @@ def test_a_forced_activation_of_the_output(network: str, output: str) -> None:
     x = torch.randn(1, 1, 12, 12)
     plain = build(network, "conv", **given)
     torch.testing.assert_close(made(x), torch.tanh(plain(x)))
-    with pytest.raises(ConfigError, match="unknown activation 'tanhh'"):
+    with pytest.raises(ConfigError, match=r"network.output_activation: unknown activation 'tanhh'"):
         build(network, "conv", output_activation="tanhh", **given)
 
 
