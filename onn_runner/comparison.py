@@ -68,12 +68,19 @@ def read_items(path: Path, *, of: str | None = None) -> Items:
                 if row.get("baseline", of) == of:
                     value = float(row["value"] or "nan")
                     found.setdefault(f"{row['split']}/{row['metric']}", []).append((row["item"], value))
+    except FileNotFoundError as error:
+        raise gone(path) from error
     except (OSError, ValueError, KeyError, csv.Error) as error:
         raise RunError(
             f"{path} cannot be read ({error}): remove it together with status.json beside it, then resume: the fold is "
             "scored again"
         ) from error
     return found
+
+
+def gone(path: Path) -> RunError:
+    """The error for a table of a finished fold that was removed."""
+    return RunError(f"{path} is gone: remove status.json beside it, then resume: the fold is scored again")
 
 
 def compared(

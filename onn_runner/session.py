@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from onn_runner import storage
-from onn_runner.comparison import Scored, compared, fold_differences
+from onn_runner.comparison import Scored, compared, fold_differences, gone
 from onn_runner.errors import Interrupted, OnnRunnerError, RunError, out_of_memory
 from onn_runner.illustration import draw_fold, draw_run
 from onn_runner.overview import Shown
@@ -98,9 +98,7 @@ class Session:
             for index, result in results.items():
                 for path in (self._fold(index) / below / name for name in OWN_TABLES):
                     if result.status == "done" and not path.is_file():
-                        raise RunError(
-                            f"{path} is gone: remove status.json beside it, then resume: the fold is scored again"
-                        )
+                        raise gone(path)
         results_now = self.collect(status)
         storage.write_json(self.folder.results, results_now)
         for name in reporting.TABLES:
@@ -162,16 +160,18 @@ class Session:
     def _score_baselines(self, fold: Fold, path: Path) -> Mapping[str, Mapping[str, float]]:
         if not fold.test:
             return {}
+        items = path.with_name("baseline_items.csv")
         # What is missing or damaged is scored again.
         with contextlib.suppress(OSError, ValueError):
             known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text(encoding="utf-8"))
-            return known
+            if items.is_file():
+                return known
         self.reporter.note(f"fold {fold.index}: scoring the baselines")
         source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)
         scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip)
         means = {name: dict(result.means) for name, result in scored.items()}
         rows = baseline.item_rows(fold.index, scored, source, fold)
-        reporting.write_table(path.with_name("baseline_items.csv"), baseline.ITEMS_HEADER, rows)
+        reporting.write_table(items, baseline.ITEMS_HEADER, rows)
         storage.write_json(path, means)
         return means
 

@@ -181,6 +181,8 @@ def test_a_table_of_the_twin_that_was_removed_is_told_and_made_again(work, capsy
     assert "baseline/test_items.csv" in capsys.readouterr().err
     (table.parent / "status.json").unlink()
     assert main([f"resume={run}"]) == 0
+    (run / "fold_01" / "baseline_items.csv").unlink()
+    assert main([f"resume={run}"]) == 0
     assert results_of(run)["comparison"] == before
 
 
