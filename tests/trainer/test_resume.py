@@ -80,6 +80,10 @@ def numbers(folder: Path) -> dict[str, Any]:
                 state.history,
                 bits(state.network),
                 bits(state.optimizers),
+                bits(state.average),
+                bits(state.best_state),
+                bits(state.candidates),
+                (state.origin, state.averaged),
             )
         elif path.name != "last.previous.pt" and path.is_file():
             found[name] = None
@@ -122,6 +126,19 @@ def test_killed_at_any_file(processes: Any, reference: tuple[dict, dict], tmp_pa
         call += changes["starts"]
     # Every epoch has last (two renamings after the first), best and another best; a fold has tables and its status.
     assert call > 4 * CHANGES["epochs"] * changes["starts"]
+
+
+def test_killed_at_a_file_with_every_kind_of_mean(processes: Any, tmp_path: Path) -> None:
+    """What is kept beside the weights: their running mean, candidates for a mean, the state to go back to."""
+    changes = {**CHANGES, "ema": 0.8, "average": 2, "restore_best_on_rise": True, "accumulate": 3}
+    train(tmp_path / "whole", **changes)
+    expected = numbers(tmp_path / "whole")
+    call = 0
+    while killed(processes, die_in_file, tmp_path / str(call), call, changes):
+        train(tmp_path / str(call), **changes)
+        assert numbers(tmp_path / str(call)) == expected, f"killed before renaming {call}"
+        call += 2
+    assert call > 8
 
 
 def test_killed_again_and_again(processes: Any, reference: tuple[dict, dict], tmp_path: Path) -> None:
