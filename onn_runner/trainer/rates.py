@@ -14,7 +14,7 @@ class Schedule(Protocol):
     def after_step(self) -> None: ...
 
     def after_epoch(self, monitored: float, *, rose: bool) -> None:
-        """`rose`: whether the epoch's training loss is above that of the epoch whose weights it began with."""
+        """`rose`: whether the epoch's training loss is above that of the epoch before."""
 
     def state_dict(self) -> dict[str, Any]: ...
 

@@ -181,7 +181,7 @@ class Adaptive:
     """After each epoch times `up` where the training loss did not rise, else times `down`, within the bounds.
 
     The bounds are those of the optimizer's `lr`; groups of parameters with a rate of their own keep their ratio to it.
-    With trainer.restore_best_on_rise the loss is compared with that of the epoch that training went on from.
+    The loss is compared with that of the epoch before, also where trainer.restore_best_on_rise went back from there.
     Source: FastONN's recipe; "bold driver" elsewhere.
     """
 

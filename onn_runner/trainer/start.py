@@ -63,7 +63,7 @@ class StartTraining:
         self.preview = Preview(job, self.engine)
         self.epoch = 0
         self.origin = 0
-        """Epoch whose weights the current one began with."""
+        """Epoch whose weights the current one begins with: the last one, or the one gone back to."""
         self.best_state: dict[str, Any] = {}
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
@@ -143,7 +143,7 @@ class StartTraining:
         values = {"epoch": float(self.epoch + 1), **self.sums.means()}
         values |= self._validate()
         monitored = values[self.monitors[0].key]
-        rose = self.origin > 0 and values["train/loss"] > self.history[self.origin - 1]["train/loss"]
+        rose = bool(self.history) and values["train/loss"] > self.history[-1]["train/loss"]
         for schedule in self.engine.schedules.values():
             schedule.after_epoch(monitored, rose=rose)
         self.epoch += 1
@@ -163,7 +163,11 @@ class StartTraining:
         self.reporter.epoch_done(self.job.fold.index, self.start, self.epoch, shown, is_best=is_best)
 
     def _go_back(self, rose: bool, improved: list[Monitor]) -> None:
-        """To the best epoch so far where the training loss rose; its learning rate stays the one of now."""
+        """To the best epoch so far where the training loss rose; the learning rate stays the one of now.
+
+        The next loss is compared with the risen one, not with that of the best epoch: an epoch's loss is a mean over
+        its steps, which its last weights may not reach at any rate, and training would stand still.
+        """
         if self.monitors[0] in improved:
             self.best_state = copy.deepcopy(self.engine.weights())
         elif rose and self.best_state:

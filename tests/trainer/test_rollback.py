@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def test_a_rise_goes_back_to_the_best_epoch_and_goes_on_with_the_lowered_rate(tm
     assert rate == pytest.approx(0.1 * 1.05 * 0.7 * 1.05 * 0.7)
 
 
-def test_the_next_loss_is_compared_with_that_of_the_epoch_gone_back_to(tmp_path: Path) -> None:
+def test_the_epoch_after_begins_with_the_weights_gone_back_to(tmp_path: Path) -> None:
     jump(tmp_path, VALUES, **ROLLBACK)
     state = checkpoint.load(tmp_path / "last.pt")
     losses = [row["train/loss"] for row in state.history]
@@ -42,6 +43,13 @@ def test_the_next_loss_is_compared_with_that_of_the_epoch_gone_back_to(tmp_path:
     rate = state.optimizers["main"]["param_groups"][0]["lr"]
     assert rate == pytest.approx(0.1 * 1.05 * 0.7 * 1.05 * 0.7 * 1.05)
     assert checkpoint.load(tmp_path / "best.pt").network["bias"].item() == pytest.approx(0.1)
+
+
+def test_training_does_not_stand_still_where_the_best_weights_are_worse_than_their_epoch(tmp_path: Path) -> None:
+    """Epoch 1 trains with 0 and ends with 0.1, so that no epoch that begins there can have its loss."""
+    jump(tmp_path, [0.1] + [0.9] * 9, **ROLLBACK)
+    rates = [row["train/learning_rate"] for row in checkpoint.load(tmp_path / "last.pt").history]
+    assert any(later > earlier for earlier, later in itertools.pairwise(rates[2:]))
 
 
 def test_without_it_a_rise_only_lowers_the_rate(tmp_path: Path) -> None:
@@ -63,18 +71,18 @@ def test_resumed_after_a_rollback_it_goes_on_from_there(tmp_path: Path) -> None:
 
 def test_another_monitor_keeps_the_weights_of_an_epoch_that_went_back(tmp_path: Path) -> None:
     """By training loss the first epoch is the best; by the validation score the last, whose weights are kept."""
-    jump(tmp_path, [0.5, 0.4, 0.3], **ROLLBACK, keep_best=["val/psnr"], monitor="train/loss")
+    jump(tmp_path, [0.5, 0.4], **ROLLBACK, keep_best=["val/psnr"], monitor="train/loss")
     state = checkpoint.load(tmp_path / "last.pt")
     assert (state.origin, state.network["bias"].item()) == (1, 0.5)
     kept = checkpoint.load(tmp_path / "best_psnr.pt")
-    assert (kept.epoch, kept.network["bias"].item()) == (3, pytest.approx(0.3))
+    assert (kept.epoch, kept.network["bias"].item()) == (2, pytest.approx(0.4))
     # A kill before the file was written is mended from last.pt only where the weights there are the epoch's own.
     (tmp_path / "status.json").unlink()
     train(
-        tmp_path, epochs=3, build_optimizer=jumping([]), build_network=Drawn, batch_size=14, **ROLLBACK,
+        tmp_path, epochs=2, build_optimizer=jumping([]), build_network=Drawn, batch_size=14, **ROLLBACK,
         keep_best=["val/psnr"], monitor="train/loss",
     )  # fmt: skip
-    assert checkpoint.load(tmp_path / "best_psnr.pt").network["bias"].item() == pytest.approx(0.3)
+    assert checkpoint.load(tmp_path / "best_psnr.pt").network["bias"].item() == pytest.approx(0.4)
 
 
 def test_real_trainings_go_back_and_end_well(tmp_path: Path) -> None:
