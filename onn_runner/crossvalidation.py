@@ -203,7 +203,8 @@ def finish(session: Session) -> tuple[int, float | None, Path]:
     events.write_run(session.folder.path, results, parameters=session.experiment.config, failed=failed)
     for one in shown:
         screen.show_table(session.out, one)
-    screen.show_places(session.out, session.folder.path, monitor=results["monitor"], twin=results["twin"] is not None)
+    twin, pictures = results["twin"] is not None, session.experiment.settings.pictures
+    screen.show_places(session.out, session.folder.path, monitor=results["monitor"], twin=twin, pictures=pictures)
     return int(failed), score(results), session.folder.path
 
 

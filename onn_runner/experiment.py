@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, make
@@ -54,6 +55,8 @@ def run(config: DictConfig, *, request: Request) -> Outcome:
     from onn_runner import crossvalidation, overview
     from onn_runner.resumption import refuse_changes
 
+    for key in drop_idle_keys(config, request):
+        print(f"onn-run: the preset's {key} has no place in what was chosen instead; left out", file=sys.stderr)
     plain = plain_config(config)
     experiment = build(config, plain, request)
     if plain.get("dry_run"):
@@ -69,6 +72,28 @@ def run(config: DictConfig, *, request: Request) -> Outcome:
             origin={"command": request.command, "overrides": request.overrides, "flags": request.flags},
         )
     )
+
+
+def drop_idle_keys(config: DictConfig, request: Request) -> list[str]:
+    """Remove, and name, what a preset of `experiment` set for an option that another one has replaced.
+
+    `experiment=onn_denoise partition=hold_out`: the preset's partition.folds is k-fold's and means nothing any more.
+    What was typed stays, to be refused where it is wrong.
+    """
+    typed = {override.lstrip("+~").partition("=")[0] for override in request.overrides}
+    dropped = []
+    for group in typed & set(request.choices) if request.choices.get("experiment") else ():
+        node, option = config.get(group), request.choices[group]
+        files = [folder / group / f"{option}.yaml" for folder in request.config_dirs]
+        own = next((OmegaConf.load(file) for file in files if file.is_file()), None)
+        if not isinstance(node, DictConfig) or not isinstance(own, DictConfig) or "_target_" not in own:
+            continue
+        idle = [str(key) for key in node if key not in own and f"{group}.{key!s}" not in typed]
+        dropped += [f"{group}.{key}" for key in idle]
+        with open_dict(node):
+            for key in idle:
+                del node[key]
+    return sorted(dropped)
 
 
 def plain_config(config: DictConfig) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from onn_runner.errors import RunError
+from onn_runner.errors import ConfigError, RunError
 from onn_runner.network.summary import Summary, summarise
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold
@@ -48,6 +48,10 @@ class Shown:
 def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Shown:
     """Print what is about to run: data, folds, layers, the twin."""
     source, settings = experiment.source, experiment.settings
+    if not (settings.score_training or any(fold.test for fold in folds)):
+        raise ConfigError(
+            "this partition tests nothing, so that the run would end without a score: set trainer.score_training=true"
+        )
     size = f"{len(folds)} folds x {settings.starts} starts x {settings.epochs} epochs"
     out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:

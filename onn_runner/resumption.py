@@ -8,7 +8,7 @@ from typing import Any
 
 from onn_runner.errors import ConfigError
 
-MAY_CHANGE = ("trainer.workers", "trainer.epochs", "name")
+MAY_CHANGE = ("trainer.workers", "trainer.epochs", "trainer.pictures", "name")
 """Keys that a resumed run may change; epochs may only grow."""
 
 
@@ -21,7 +21,8 @@ def refuse_changes(stored: Mapping[str, Any], *, new: Mapping[str, Any], folder:
         what = ", ".join(f"{key} ({before.get(key, '-')} -> {after.get(key, '-')})" for key in refused)
         raise ConfigError(
             f"resume={folder}: these values differ from the run's own: {what}. A resumed run is the same experiment: "
-            f"only more trainer.epochs, trainer.workers and name may change. Leave them out, or start a new run."
+            "only more trainer.epochs, trainer.workers, trainer.pictures and name may change. Leave them out, or start a "
+            "new run."
         )
     if "trainer.epochs" in changed and after["trainer.epochs"] < before["trainer.epochs"]:
         raise ConfigError(

@@ -13,6 +13,7 @@ SMALL = (
     "data.patch=24",
     "data.max_side=96",
     "network.channels=[4]",
+    "trainer.pictures=false",
     "partition.folds=2",
     "trainer.epochs=1",
     "trainer.tensorboard=false",

@@ -22,6 +22,7 @@ SMALL = (
     "data.patch=24",
     "data.max_side=96",
     "network.channels=[4]",
+    "trainer.pictures=false",
     "partition.folds=2",
     "trainer.epochs=2",
     "trainer.batch_size=6",

@@ -76,13 +76,15 @@ def fitting(table: Table, width: int) -> list[int]:
     return sorted(kept)
 
 
-def show_places(out: Console, folder: Path, *, monitor: str, twin: bool = False) -> None:
+def show_places(out: Console, folder: Path, *, monitor: str, twin: bool = False, pictures: bool = False) -> None:
     """Where the checkpoints are, those of a twin too, and how to open TensorBoard."""
     shown = relative(folder)
     below = f"; the baseline's in fold_*{os.sep}baseline" if twin else ""
+    drawn = f"Pictures:     {shown}{os.sep}pictures{os.sep}learning_curves.png, fold_*{os.sep}pictures"
     lines = (
         f"Checkpoints:  {shown}{os.sep}fold_*{os.sep}best.pt (best epoch by {monitor}), last.pt{below}",
         f"Results:      {shown}{os.sep}results.json, table.md, metrics.csv, test_items.csv",
+        *([drawn] if pictures else []),
         f"TensorBoard:  tensorboard --logdir {quoted(shown)}",
     )
     for line in lines:

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from onn_runner.errors import Interrupted
 from onn_runner.seeding import Part, generator
 from onn_runner.trainer.interrupt import StopRequest
+from onn_runner.trainer.settings import Settings
 
 Batch = dict[str, Any]
 
@@ -43,6 +44,13 @@ def shuffled(count: int, size: int, key: tuple[Part, ...]) -> list[list[int]]:
     """Positions 0..count-1 in an order that the key alone decides, in batches; the last may be smaller."""
     order = torch.randperm(count, generator=generator("order", *key)).tolist()
     return [order[first : first + size] for first in range(0, count, size)]
+
+
+def order(count: int, settings: Settings, key: tuple[Part, ...]) -> list[list[int]]:
+    """The training batches of an epoch."""
+    if settings.shuffle:
+        return shuffled(count, settings.batch_size, key)
+    return in_order(count, settings.batch_size)
 
 
 def in_order(count: int, size: int) -> list[list[int]]:

@@ -10,7 +10,16 @@ from typing import Any
 from onn_runner.errors import ConfigError, unknown
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-SWITCHES = ("decay_all", "restore_best_on_rise", "compile", "tensorboard", "pictures", "score_training", "checks")
+SWITCHES = (
+    "shuffle",
+    "decay_all",
+    "restore_best_on_rise",
+    "compile",
+    "tensorboard",
+    "pictures",
+    "score_training",
+    "checks",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +29,8 @@ class Settings:
     epochs: int
     batch_size: int
     eval_batch_size: int
+    shuffle: bool = True
+    """False: training items in their own order in every epoch."""
     starts: int = 1
     """Random starts of every fold; the best by validation counts, the mean is reported beside it."""
     device: str = "auto"

@@ -105,7 +105,7 @@ class StartTraining:
     def _steps(self) -> Iterator[Batch]:
         """The batches of the current epoch that are not done yet."""
         train, settings = self.job.fold.train, self.job.settings
-        whole = self.job.limited(batches.shuffled(len(train), settings.batch_size, self._key()))
+        whole = self.job.limited(batches.order(len(train), settings, self._key()))
         self.turns = batches.turns(whole, settings.accumulate)
         order = whole[self.sums.step :]
         if order:

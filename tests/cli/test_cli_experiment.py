@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from onn_runner.experiment import default_name
+from onn_runner.cli.catalogue import config_folder
+from onn_runner.experiment import Request, default_name, drop_idle_keys
 
 FIRST = """\
 # @package _global_
@@ -77,3 +79,23 @@ def test_a_run_is_called_by_its_presets() -> None:
     choices = {"model": "onn", "data": "arrays", "experiment": ["first", "second"]}
     assert default_name(choices, ["sine", "exp"], True) == "onn-sine+exp-first-second"
     assert default_name({**choices, "experiment": []}, [], False) == "onn-arrays"
+
+
+def test_what_a_preset_set_for_an_option_that_was_replaced_is_left_out() -> None:
+    config = OmegaConf.create({"partition": {"_target_": "x", "seed": 1, "folds": 10, "repeats": 2}, "model": {"q": 3}})
+    request = Request(
+        command=(),
+        overrides=("experiment=[onn_denoise]", "partition=hold_out", "partition.repeats=2"),
+        choices={"experiment": ["onn_denoise"], "partition": "hold_out", "model": "conv"},
+        config_dirs=(config_folder(),),
+    )
+    assert drop_idle_keys(config, request) == ["partition.folds"]
+    assert config.partition == {"_target_": "x", "seed": 1, "repeats": 2}
+    assert config.model == {"q": 3}, "only what was chosen anew is looked at"
+
+
+def test_without_a_preset_every_key_was_typed() -> None:
+    config = OmegaConf.create({"partition": {"folds": 10}})
+    choices = {"partition": "hold_out"}
+    request = Request(command=(), overrides=("partition=hold_out",), choices=choices, config_dirs=(config_folder(),))
+    assert drop_idle_keys(config, request) == []

@@ -59,7 +59,9 @@ def test_charbonnier_of_nothing_is_its_width_and_has_a_gradient_of_zero() -> Non
 
 
 def test_misspelt_loss_lists_the_options() -> None:
-    with pytest.raises(ConfigError, match=r"task\.loss 'hubert'\. Did you mean huber\?.*charbonnier, huber, l1, l1_ssim, mse, ssim"):
+    with pytest.raises(
+        ConfigError, match=r"task\.loss 'hubert'\. Did you mean huber\?.*charbonnier, huber, l1, l1_ssim, mse, ssim"
+    ):
         named("hubert")
 
 

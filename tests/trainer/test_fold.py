@@ -302,6 +302,24 @@ def test_without_validation_the_training_chooses_and_without_test_nothing_is_sco
     assert {row["split"] for row in rows(tmp_path / "metrics.csv")} == {"train"}
 
 
+def test_without_shuffling_every_epoch_has_the_items_in_their_own_order(tmp_path: Path) -> None:
+    seen: list[list[int]] = []
+
+    class Watching(Restore):
+        def train_step(self, network: Any, batch: dict[str, Any], step: Any) -> Any:
+            seen.append(batch["index"].tolist())
+            return super().train_step(network, batch, step)
+
+    run(tmp_path / "own", shuffle=False, epochs=2, batch_size=5, task=Watching())
+    own = [list(FOLD.train[first : first + 5]) for first in range(0, len(FOLD.train), 5)]
+    assert seen == [*own, *own]
+    seen.clear()
+    run(tmp_path / "new", epochs=2, batch_size=5, task=Watching())
+    first, second = ([item for batch in part for item in batch] for part in (seen[: len(own)], seen[len(own) :]))
+    assert sorted(first) == sorted(second) == sorted(FOLD.train)
+    assert first != second
+
+
 def test_undefined_scores_are_left_out_and_counted(tmp_path: Path) -> None:
     class Picky(Psnr):
         def score(self, prediction: Tensor, target: Tensor) -> Tensor:
