@@ -21,8 +21,8 @@ def refuse_changes(stored: Mapping[str, Any], *, new: Mapping[str, Any], folder:
         what = ", ".join(f"{key} ({before.get(key, '-')} -> {after.get(key, '-')})" for key in refused)
         raise ConfigError(
             f"resume={folder}: these values differ from the run's own: {what}. A resumed run is the same experiment: "
-            "only more trainer.epochs, trainer.workers, trainer.pictures and name may change. Leave them out, or start a "
-            "new run."
+            "only more trainer.epochs, trainer.workers, trainer.pictures and name may change. Leave them out, "
+            "or start a new run."
         )
     if "trainer.epochs" in changed and after["trainer.epochs"] < before["trainer.epochs"]:
         raise ConfigError(
