@@ -48,7 +48,8 @@ def _groups(key: str, names: Sequence[str], fold: Fold, source: Source) -> Seque
     if split == "photo":
         return originals(whole_groups(fold, source), source, names)
     part = fold.train if split == "fitted" else fold.test
-    return [source.groups[index] for index in part]
+    # trainer.limit_batches scores the first of them only.
+    return [source.groups[index] for index in part[: len(names)]]
 
 
 def originals(groups: Sequence[str], source: Source, names: Sequence[str]) -> Sequence[str]:

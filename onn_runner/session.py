@@ -168,7 +168,8 @@ class Session:
                 return known
         self.reporter.note(f"fold {fold.index}: scoring the baselines")
         source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)
-        scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip)
+        most = self.experiment.settings.most_scored
+        scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip, most=most)
         means = {name: dict(result.means) for name, result in scored.items()}
         rows = baseline.item_rows(fold.index, scored, source, fold)
         reporting.write_table(items, baseline.ITEMS_HEADER, rows)

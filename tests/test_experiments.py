@@ -107,6 +107,20 @@ def test_debugging_goes_with_another_preset(work: Path) -> None:
     checked(run("experiment=onn_denoise,debug", *smaller("onn_denoise")))
 
 
+def test_debugging_compares_the_items_that_it_scores(work: Path) -> None:
+    """Two batches of three patches a fold, of sixteen, and two whole photographs: of the model, twin and baselines."""
+    small = ("data.photographs=[camera,coins,moon,page,text,brick]", "partition.folds=2", "trainer.eval_batch_size=3")
+    results = run("experiment=onn_denoise,debug", "baseline=conv", *smaller("onn_denoise"), *small)
+    checked(results)
+    comparison = results["comparison"]["to"]  # type: ignore[index]
+    assert set(comparison) == {"conv", *results["baselines"]}  # type: ignore[misc]
+    for scores in comparison.values():
+        assert scores["test/psnr"]["items"] == 2 * 6
+        assert scores["photo/psnr"]["items"] == 2 * 2
+    items = Path(next(iter(Path().glob("outputs/*/*/baseline_items.csv")))).read_text().splitlines()
+    assert sum(line.startswith("0,untouched input,") and ",test,psnr," in line for line in items) == 6
+
+
 def test_the_network_enlarges_where_the_data_does_not(work: Path) -> None:
     words = [word for word in smaller("onn_super_resolution") if not word.startswith("network.")]
     small = ("data.enlarge=false", "data.factor=3", "network=resnet_restore", "network.channels=4", "network.blocks=1")

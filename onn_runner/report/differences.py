@@ -39,7 +39,7 @@ def differences(results: Mapping[str, Any]) -> Table | None:
 def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, unit: str) -> tuple[str, ...]:
     entries = {key: scores[key][part] for key in keys if key in scores}
     first = entries.get(keys[0], {"n": 0, "better": None})
-    count = max((entry["n"] for entry in entries.values()), default=0)
+    count = first["n"] or max((entry["n"] for entry in entries.values()), default=0)
     better = "-" if first["better"] is None else f"{first['better']} of {first['n']}"
     main, *others = (with_interval(entries.get(key), key.partition("/")[2]) for key in keys)
     return (f"to {name} ({_counted(count, unit)})", main, better, _probability(first.get("p")), *others)

@@ -67,17 +67,24 @@ def evaluate(
 
 
 def measure(
-    source: Source, fold: Fold, metrics: Metrics, progress: Progress | None = None, *, clip: Range | None = None
+    source: Source,
+    fold: Fold,
+    metrics: Metrics,
+    progress: Progress | None = None,
+    *,
+    clip: Range | None = None,
+    most: Mapping[str, int] | None = None,
 ) -> dict[str, BaselineResult]:
     """Baseline -> its result; none where the target is not of the input's shape. `progress` is told each name.
 
     `clip`: the range to which the task clips a network's predictions; the parameter is chosen on clipped results too.
+    `most`: how many items of `test` and `photo` are scored, the first ones, where a network is tested on so many only.
     """
     results = {}
     for name, method in methods(source).items():
         if progress is not None:
             progress(name)
-        results[name] = _measured(method if clip is None else clipped(method, clip), source, fold, metrics)
+        results[name] = _measured(method if clip is None else clipped(method, clip), source, fold, metrics, most or {})
     return results
 
 
@@ -91,7 +98,7 @@ def item_rows(fold_index: int, results: Mapping[str, BaselineResult], source: So
     for baseline, result in results.items():
         for key, values in result.items.items():
             split, _, metric = key.partition("/")
-            for item, value in zip(names[split], values, strict=True):
+            for item, value in zip(names[split][: len(values)], values, strict=True):
                 rows.append((fold_index, baseline, item, split, metric, "" if math.isnan(value) else repr(value)))
     return rows
 
@@ -213,14 +220,14 @@ def estimated_deviation(
     return max(float(np.median(np.abs(detail))) / 0.6745, 1 / GREY_LEVELS) if detail.size else 1 / GREY_LEVELS
 
 
-def _measured(method: Method, source: Source, fold: Fold, metrics: Metrics) -> BaselineResult:
+def _measured(method: Method, source: Source, fold: Fold, metrics: Metrics, most: Mapping[str, int]) -> BaselineResult:
     started = time.perf_counter()
     parameter = _chosen(method, source, fold)
     views: dict[str, Dataset[Item] | None] = {"test": source.fixed(fold.test), "photo": _whole(source, fold)[0]}
     scored: dict[str, ItemMetric] = {}
     for split, view in views.items():
         fresh = metrics()
-        for noisy, target in _pairs(view):
+        for noisy, target in _pairs(view, most.get(split)):
             result = torch.from_numpy(method.function(noisy, parameter))[None]
             for metric in fresh.values():
                 metric.update(result, torch.from_numpy(target)[None])
@@ -260,9 +267,9 @@ def _chosen(method: Method, source: Source, fold: Fold) -> float:
     return min(method.grid, key=loss)
 
 
-def _pairs(view: Dataset[Item] | None) -> Sequence[tuple[Array, Array]]:
-    """(input, target) of each item; none without a view."""
+def _pairs(view: Dataset[Item] | None, most: int | None = None) -> Sequence[tuple[Array, Array]]:
+    """(input, target) of each item, or of the first `most`; none without a view."""
     if view is None:
         return []
-    items = [view[place] for place in range(len(view))]  # type: ignore[arg-type]
+    items = [view[place] for place in range(len(view))[:most]]  # type: ignore[arg-type]
     return [(item["input"].numpy(), item["target"].numpy()) for item in items]

@@ -108,6 +108,12 @@ class Settings:
         if self.clip_norm is not None and self.clip_value is not None:
             raise ConfigError("trainer.clip_norm and trainer.clip_value exclude each other: set one of them to null.")
 
+    @property
+    def most_scored(self) -> dict[str, int]:
+        """How many items of `test` and `photo` are scored where limit_batches cuts them: whole originals one by one."""
+        limit = self.limit_batches
+        return {} if limit is None else {"test": limit * self.eval_batch_size, "photo": limit}
+
 
 def _wrong(name: str, value: Any, remedy: str) -> ConfigError:
     return ConfigError(f"trainer.{name} (={value!r}) {remedy}.")
