@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from onn_runner.data.colours import BLACK_IS_ZERO, PHOTOMETRIC, Meaning, light
 from onn_runner.errors import ConfigError
 
 Array = NDArray[Any]
@@ -31,7 +32,8 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """Exif's orientation -> what sets the picture upright."""
-WIDTH, HEIGHT, BITS_PER_SAMPLE, SAMPLES_PER_PIXEL = 256, 257, 258, 277
+WIDTH, HEIGHT, BITS_PER_SAMPLE, SAMPLES_PER_PIXEL, SAMPLE_FORMAT = 256, 257, 258, 277, 339
+SIGNED = 2
 DAMAGED = (
     OSError,
     ValueError,
@@ -55,6 +57,17 @@ class BadImage(ConfigError):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+@dataclass(frozen=True)
+class Deep:
+    """Numbers as a file has them, not yet upright."""
+
+    values: Array  # [H, W, bands]
+    meaning: Meaning | None = None
+    """None: grey, grey and alpha, RGB, or RGB and alpha."""
+    turn: int = 1
+    """Exif's orientation."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +111,9 @@ def size(path: Path) -> tuple[int, int]:
         except UnidentifiedImageError:
             if not _may_be_tiff(path):
                 raise
-            values, turn = _tiff(path)
-            height, width = values.shape[:2]
+            deep = _tiff(path)
+            turn = deep.turn
+            height, width = deep.values.shape[:2]
     return (width, height) if turn >= 5 else (height, width)
 
 
@@ -115,7 +129,10 @@ def _named(path: Path) -> Iterator[None]:
     except BadImage:
         raise
     except DAMAGED as error:
-        text = " ".join(str(error).split()).replace(f" {str(path)!r}", "") or type(error).__name__
+        text = " ".join(str(error).split())
+        for shown in (f" {str(path)!r}", f" <_io.BufferedReader name={str(path)!r}>"):
+            text = text.replace(shown, "")
+        text = text or type(error).__name__
         message = f"cannot read the image {path}: {text}. Repair it or take it out of the folder"
         raise BadImage(message, f"cannot be read: {text}") from error
 
@@ -123,7 +140,8 @@ def _named(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> tuple[list[Image.Image], str]:
     """The upright picture as one image of mode L, RGB or F, or as three of mode F (red, green, blue); and a note."""
     try:
-        with Image.open(path) as file:
+        # As a stream: Pillow maps a file that it opened itself, with the sides of a turned TIFF exchanged.
+        with path.open("rb") as stream, Image.open(stream) as file:
             # A telephone's MPO is one photograph: what follows it is a preview or a depth map.
             frames = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
             if frames != 1:
@@ -132,33 +150,40 @@ def _opened(path: Path) -> tuple[list[Image.Image], str]:
             deep, note = _deeper_than_pillow(file, path)
             if deep is not None:
                 return _bands(deep, path, turn), ""
+            tags = getattr(file, "tag_v2", {})
+            if tags.get(SAMPLE_FORMAT, (0,))[0] == SIGNED and file.mode == "L":
+                raise BadImage(
+                    f"the image {path} holds signed integers: save it with 8 or 16 bits", "holds signed integers"
+                )
+            meaning = Meaning(tags.get(PHOTOMETRIC, BLACK_IS_ZERO))
             image = ImageOps.exif_transpose(file)
     except UnidentifiedImageError:
         # Pillow has no mode for colours or alpha in floats, which scientific TIFF files hold.
         if not _may_be_tiff(path):
             raise
-        values, turn = _tiff(path)
-        return _bands(values, path, turn), ""
+        deep = _tiff(path)
+        return _bands(deep, path, deep.turn), ""
     if image.mode.startswith(("I", "F")):
-        return _bands(np.asarray(image)[..., None], path, 1), note
+        # Of fewer bits Pillow has exchanged black and white already, where the file says so.
+        return _bands(Deep(np.asarray(image)[..., None], meaning), path, 1), note
     if "transparency" in image.info and image.mode == "P":
         image = image.convert("RGBA")
     return [image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")], note
 
 
-def _deeper_than_pillow(file: Image.Image, path: Path) -> tuple[Array | None, str]:
-    """[H, W, bands] of a file with several bands of more than 8 bits, which Pillow cuts to 8; a note where it must."""
+def _deeper_than_pillow(file: Image.Image, path: Path) -> tuple[Deep | None, str]:
+    """What is in a file with several bands of more than 8 bits, which Pillow cuts to 8; a note where it must."""
     if file.format == "PNG":
         with path.open("rb") as stream:
             header = stream.read(26)
         if header[24] == 16 and header[25] in (2, 4, 6):
-            return _png(path), ""
+            return Deep(_png(path)), ""
     elif file.format == "TIFF":
         tags = getattr(file, "tag_v2", {})
         bits = max(tags.get(BITS_PER_SAMPLE, (1,)))
         if bits > 8 and tags.get(SAMPLES_PER_PIXEL, 1) > 1:
             try:
-                return _tiff(path)[0], ""
+                return _tiff(path), ""
             except ValueError as error:
                 # A compression that needs a package of its own.
                 if "imagecodecs" not in str(error):
@@ -166,7 +191,7 @@ def _deeper_than_pillow(file: Image.Image, path: Path) -> tuple[Array | None, st
                 return None, f"read with 8 of {bits} bits, to be saved uncompressed"
     elif file.format == "PPM" and file.mode == "I":
         # Pillow has scaled the values to 16 bits, in integers of 32.
-        return np.asarray(file).astype(np.uint16)[..., None], ""
+        return Deep(np.asarray(file).astype(np.uint16)[..., None]), ""
     elif file.format == "PPM" and _white_of_map(path) > 255:
         return None, "read with 8 bits, to be saved as PNG or TIFF"
     return None, ""
@@ -192,8 +217,7 @@ def _png(path: Path) -> Array:
     return np.asarray(decode_png(data, mode=ImageReadMode.UNCHANGED).numpy().transpose(1, 2, 0))
 
 
-def _tiff(path: Path) -> tuple[Array, int]:
-    """[H, W, bands] and the orientation."""
+def _tiff(path: Path) -> Deep:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
@@ -201,14 +225,16 @@ def _tiff(path: Path) -> tuple[Array, int]:
             raise _several(path, len(file.pages))
         page = file.pages.first
         axes, values = page.axes, page.asarray()
-        tag = page.tags.get(ORIENTATION)
+        turn = int(page.tags.valueof(ORIENTATION, default=1))
+        extra = tuple(int(sample) for sample in page.extrasamples)
+        meaning = Meaning(int(page.photometric), extra)
     if axes == "SYX":
         values = values.transpose(1, 2, 0)
     elif axes == "YX":
         values = values[..., None]
     elif axes != "YXS":
         raise BadImage(f"the image {path} has axes {axes}: save it as one grey or RGB picture", f"has axes {axes}")
-    return values, 1 if tag is None else int(tag.value)
+    return Deep(values, meaning, turn)
 
 
 def _several(path: Path, count: int) -> BadImage:
@@ -217,13 +243,9 @@ def _several(path: Path, count: int) -> BadImage:
     )
 
 
-def _bands(
-    values: Array,  # [H, W, bands]: grey, grey and alpha, RGB, RGB and alpha
-    path: Path,
-    turn: int,
-) -> list[Image.Image]:
+def _bands(deep: Deep, path: Path, turn: int) -> list[Image.Image]:
     """One or three float images in [0, 1], upright; alpha is left out."""
-    unit = _in_unit_range(values[..., : 3 if values.shape[2] > 2 else 1], path)
+    unit = light(_in_unit_range(deep.values, path), deep.meaning)
     images = [Image.fromarray(np.ascontiguousarray(unit[..., band])) for band in range(unit.shape[2])]
     return [image.transpose(TURNS[turn]) for image in images] if turn in TURNS else images
 
@@ -237,6 +259,8 @@ def _in_unit_range(values: Array, path: Path) -> Array:
         return values.astype(np.float32) / np.float32(np.iinfo(values.dtype).max)
     if values.dtype == np.bool_:
         return values.astype(np.float32)
+    if values.dtype.kind == "c":
+        raise BadImage(f"the image {path} holds complex numbers: save it with 8 or 16 bits", "holds complex numbers")
     low, high = float(values.min()), float(values.max())
     floating = np.issubdtype(values.dtype, np.floating)
     if not floating or not 0 <= low <= high <= 1:

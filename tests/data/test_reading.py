@@ -202,3 +202,67 @@ def test_damaged_files_are_read_or_named(name: str, tmp_path: Path) -> None:
         for reader in (read, size):
             failed = attempt(reader, path)
             assert failed is None or (failed.reason and name in str(failed))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_turned_grey_tiff_is_set_upright(turn: int, kind: type, tmp_path: Path) -> None:
+    stored = (DEEP[..., 0] / 65535).astype(kind) if kind is np.float32 else DEEP[..., 0].astype(kind)
+    tifffile.imwrite(tmp_path / "a.tif", stored, photometric="minisblack", extratags=[(0x0112, 3, 1, turn, True)])
+    upright = {
+        **{1: stored, 2: stored[:, ::-1], 3: stored[::-1, ::-1], 4: stored[::-1], 5: stored.T},
+        **{6: np.rot90(stored, -1), 7: np.rot90(stored, 2).T, 8: np.rot90(stored, 1)},
+    }[turn]
+    white = np.float32(1 if kind is np.float32 else np.iinfo(kind).max)
+    assert np.array_equal(read(tmp_path / "a.tif").values, upright.astype(np.float32) / white)
+    assert size(tmp_path / "a.tif") == upright.shape
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+def test_a_tiff_whose_white_is_zero_is_no_negative(kind: type, tmp_path: Path) -> None:
+    unit = (DEEP[..., 0] >> 8) / 255
+    stored = unit.astype(kind) if kind is np.float32 else np.round(unit * np.iinfo(kind).max).astype(kind)
+    tifffile.imwrite(tmp_path / "a.tif", stored, photometric="miniswhite")
+    # Rounding of float32.
+    assert np.allclose(read(tmp_path / "a.tif").values, 1 - unit, rtol=0, atol=2e-7)
+
+
+@pytest.mark.parametrize(("kind", "rounding"), [(np.uint8, 1.01 / 255), (np.uint16, 1e-6)])
+def test_a_cmyk_tiff_becomes_rgb_at_its_depth(kind: type, rounding: float, tmp_path: Path) -> None:
+    stored = DEEP.astype(kind)
+    tifffile.imwrite(tmp_path / "a.tif", stored, photometric="separated")
+    ink = stored / np.iinfo(kind).max
+    wanted = (1 - ink[..., :3]) * (1 - ink[..., 3:])
+    assert np.abs(read(tmp_path / "a.tif").values - wanted).max() < rounding
+
+
+def test_colours_multiplied_by_alpha_are_divided_by_it(tmp_path: Path) -> None:
+    alpha = (DEEP[..., 3:] / 65535).astype(np.float32)
+    alpha[0, 0] = 0
+    colours = DEEP[..., :3] / np.float32(65535)
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.concatenate([colours * alpha, alpha], 2), photometric="rgb", extrasamples=["assocalpha"]
+    )
+    values = read(tmp_path / "a.tif").values
+    assert np.array_equal(values[0, 0], [0, 0, 0])
+    colours[0, 0] = 0
+    # Rounding of the product and of the quotient.
+    assert np.allclose(values, colours, rtol=3e-7, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "photometric", "said"),
+    [
+        (DEEP[..., :3], "cielab", "its colours are CIELab, to be saved as RGB"),
+        (DEEP[..., :3], "ycbcr", "its colours are YCbCr"),
+        (DEEP[..., :3], "minisblack", "it has 3 bands, to be saved as one grey or RGB picture"),
+        (DEEP[..., 0].astype(np.int8), "minisblack", "holds signed integers"),
+        (DEEP[..., 0].astype(np.complex64), "minisblack", "holds complex numbers"),
+    ],
+)
+def test_numbers_of_another_meaning_are_refused(
+    values: np.ndarray, photometric: str, said: str, tmp_path: Path
+) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric=photometric, planarconfig="contig")
+    with pytest.raises(BadImage, match=re.escape(said)):
+        read(tmp_path / "a.tif")
