@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ REMEDIES = {
     errno.ENOENT: "its folder has vanished: restore it, then resume the run",
 }
 
+FLUSH_SECONDS = 1.0
+_flushed: dict[Path, float] = {}
+"""When each folder's names were last made durable."""
+
 
 def failure(path: Path, error: OSError) -> RunError:
     """One sentence for a failed write, with the remedy."""
@@ -29,8 +34,10 @@ def failure(path: Path, error: OSError) -> RunError:
     return RunError(f"cannot write {path}: {reason}. What was saved before is intact.")
 
 
-def write(path: Path, content: bytes, *, previous: Path | None = None) -> None:
+def write(path: Path, content: bytes, *, previous: Path | None = None, often: bool = False) -> None:
     """Replace `path` by `content`, durably; the file before it is kept as `previous` if named.
+
+    `often`: for what is written many times a second; its content is on the disk, its name at the folder's next flush.
 
     Raises RunError for a full disk, a closed or vanished folder; the file that was there is then untouched.
     """
@@ -43,7 +50,7 @@ def write(path: Path, content: bytes, *, previous: Path | None = None) -> None:
         if previous is not None and path.exists():
             os.replace(path, previous)
         os.replace(partial, path)
-        _flush(path.parent)
+        _flush(path.parent, often=often)
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -69,8 +76,8 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def publish(source: Path, destination: Path) -> None:
-    """Show `source` under a second name, as a hard link where the file system has them."""
+def publish(source: Path, destination: Path, *, often: bool = False) -> None:
+    """Show `source` under a second name, as a hard link where the file system has them; `often` as in `write`."""
     partial = destination.with_name(f".{destination.name}.partial")
     try:
         partial.unlink(missing_ok=True)
@@ -81,17 +88,22 @@ def publish(source: Path, destination: Path) -> None:
         os.replace(partial, destination)
         # Replacing a link by another link to the same file is a no-op that leaves the first name behind.
         partial.unlink(missing_ok=True)
-        _flush(destination.parent)
+        _flush(destination.parent, often=often)
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise failure(destination, error) from error
 
 
-def _flush(folder: Path) -> None:
-    """Make the renaming itself durable, where folders can be opened."""
-    if os.name != "posix":
+def _flush(folder: Path, *, often: bool) -> None:
+    """Make the renaming itself durable, where folders can be opened; `often`: unless that was done within a second.
+
+    Until then a power cut can bring back the file that was there before, which is as whole.
+    """
+    now = time.monotonic()
+    if os.name != "posix" or (often and now - _flushed.get(folder, -math.inf) < FLUSH_SECONDS):
         return
+    _flushed[folder] = now
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -58,3 +58,23 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path):
     storage.write_text(tmp_path / "a.txt", "x")
     (tmp_path / "b.txt").write_text("x")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
+
+
+def test_names_of_files_that_are_written_often_are_made_durable_once_a_second(tmp_path, monkeypatch):
+    clock, flushed, real = [100.0], [], os.fsync
+
+    def fsync(descriptor):
+        flushed.append(os.path.isdir(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(storage.time, "monotonic", lambda: clock[0])
+    for _ in range(3):
+        storage.write(tmp_path / "a.pt", b"1", often=True)
+        storage.publish(tmp_path / "a.pt", tmp_path / "b.pt", often=True)
+    assert flushed == [False, True, False, False], "every content, one folder"
+    clock[0] += storage.FLUSH_SECONDS
+    storage.write(tmp_path / "a.pt", b"2", often=True)
+    assert flushed[4:] == [False, True]
+    storage.write(tmp_path / "status.json", b"3")
+    assert flushed[6:] == [False, True], "what is written once is durable at once"

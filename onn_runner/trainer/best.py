@@ -62,7 +62,7 @@ class Best:
             self._write(monitor, network, row)
             beaten = monitor.better(self.found[monitor.key]["value"], self.rivals.get(monitor.key))
             if self.folder != self.job.folder and beaten:
-                storage.publish(self.folder / monitor.file, self.job.folder / monitor.file)
+                storage.publish(self.folder / monitor.file, self.job.folder / monitor.file, often=True)
 
     def try_mean(self, evaluator: Evaluator, row: Mapping[str, float]) -> Mean | None:
         """Score the mean of the candidates and the best of them on the monitored part; best.pt is what is not worse.

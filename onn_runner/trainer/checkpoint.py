@@ -62,7 +62,7 @@ def save(path: Path, checkpoint: Checkpoint, *, previous: Path | None = None) ->
     """Raises RunError when it cannot be written; the file before it is then intact."""
     content = io.BytesIO()
     torch.save({item.name: getattr(checkpoint, item.name) for item in dataclasses.fields(checkpoint)}, content)
-    storage.write(path, content.getvalue(), previous=previous)
+    storage.write(path, content.getvalue(), previous=previous, often=True)
 
 
 def load(path: Path) -> Checkpoint:

@@ -149,6 +149,8 @@ class StartTraining:
         self.epoch += 1
         self.sums.clear()
         self.history.append(values)
+        if unusable := self.monitors[0].unusable(monitored):
+            self.reporter.warn(f"{self.where}: {unusable}.")
         improved = self.best.take(values, self.engine.scored)
         is_best = self.monitors[0] in improved
         self.preview.draw(self.board, values, self.epoch)
@@ -275,7 +277,7 @@ class StartTraining:
     def _publish_last(self) -> None:
         last = self.folder / checkpoint.LAST
         if self.folder != self.job.folder and last.exists():
-            storage.publish(last, self.job.folder / checkpoint.LAST)
+            storage.publish(last, self.job.folder / checkpoint.LAST, often=True)
 
     def _restore(self) -> None:
         state = earlier_state(self.folder, self.job.settings, self.reporter)
