@@ -31,7 +31,7 @@ def differences(results: Mapping[str, Any]) -> Table | None:
     titles = [heading(key, better.get(key.partition("/")[2])) for key in keys]
     first = keys[0].partition("/")[2].upper()
     title = f"{results['name']}, difference to the others on the same items: mean [95 % interval]"
-    notes = _notes(comparison, keys, first)
+    notes = _notes(comparison, keys, first, twin)
     headings = ("", titles[0], f"{first} better on", "p", *titles[1:])
     return Table(title, headings, tuple(rows), tuple(sections), notes)
 
@@ -70,24 +70,27 @@ def with_interval(entry: Mapping[str, Any] | None, metric: str) -> str:
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
-def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str) -> tuple[str, ...]:
+def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str, twin: str | None) -> tuple[str, ...]:
     unit = comparison["unit"]
     one = unit.removesuffix("s")
     averaged = "" if unit == "items" else f"; a {one}'s items are averaged first, so that it counts once"
     every = [scores[key] for scores in comparison["to"].values() for key in keys if key in scores]
+    # The twin alone has a row over folds.
+    of_twin = comparison["to"].get(twin, {})
+    over_folds = [of_twin[key]["folds"] for key in keys if key in of_twin]
     notes = [
         f"over {unit}: Student's interval of the mean difference{averaged}",
         f"p: signed-rank test of {first} over {unit}; p and intervals are not adjusted for several comparisons",
     ]
-    if any(entry["folds"]["low"] is not None and entry["folds"]["ratio"] for entry in every):
+    if any(entry["low"] is not None and entry["ratio"] for entry in over_folds):
         notes.append("over folds: the interval is widened for training sets that overlap (Nadeau and Bengio, 2003)")
-    if any(entry["folds"]["low"] is not None and entry["folds"]["ratio"] == 0 for entry in every):
+    if any(entry["low"] is not None and entry["ratio"] == 0 for entry in over_folds):
         notes.append("over folds: Student's interval, as the training sets share no items")
-    if any(entry["folds"]["ratio"] is None for entry in every):
+    if any(entry["ratio"] is None for entry in over_folds):
         notes.append("training scores over folds that share training items have no interval")
     if any(entry["groups"]["n"] == 1 for entry in every):
         notes.append(f"one {one} has no interval")
-    if any(entry["folds"]["n"] == 1 for entry in every):
+    if any(entry["n"] == 1 for entry in over_folds):
         notes.append("one fold has no interval")
     for name, scores in comparison["to"].items():
         for key in keys:

@@ -27,6 +27,18 @@ class Monitor:
             return False
         return than is None or (value > than if self.higher else value < than)
 
+    def unusable(self, value: float) -> str:
+        """Why an epoch of this value cannot be the best one; empty where it can."""
+        if math.isfinite(value):
+            return ""
+        what = (
+            "not defined for any item" if math.isnan(value) else "infinite, by an item that is predicted without error"
+        )
+        return (
+            f"{self.key} is {what}: epochs in which it is can never be the best. "
+            f"trainer.monitor={self.key.partition('/')[0]}/loss has no such values"
+        )
+
 
 def monitors(settings: Settings, metrics: Mapping[str, ItemMetric], *, validation: bool) -> tuple[Monitor, ...]:
     """`trainer.monitor` first, then `trainer.keep_best`.

@@ -68,6 +68,17 @@ def test_a_single_photograph_or_fold_is_said_to_have_no_interval():
     assert not any("Nadeau" in note for note in built.notes)
 
 
+def test_rows_over_folds_are_explained_only_where_there_are_some():
+    built = differences(content({"blur": {"test/psnr": entry(0.123, -0.051, 0.297)}}, twin=None))
+    assert len(built.rows) == 1
+    assert not any("folds" in note for note in built.notes)
+
+
+def test_the_label_counts_what_the_first_interval_is_over():
+    scores = {"test/psnr": entry(0.5, 0.4, 0.6, n=4), "photo/psnr": entry(0.5, 0.4, 0.6, n=6)}
+    assert differences(content({"conv": scores})).rows[0][0] == "to conv (4 photographs)"
+
+
 def test_items_that_were_left_out_are_counted():
     built = differences(content({"conv": {"test/psnr": entry(0.1, 0.0, 0.2, left_out=7)}}))
     assert "difference to conv, test/psnr: 7 items without a finite one are left out" in built.notes

@@ -125,9 +125,30 @@ def test_monitor_that_is_never_finite_is_no_success(tmp_path: Path) -> None:
         def score(self, prediction: Tensor, target: Tensor) -> Tensor:
             return super().score(prediction, target) * torch.nan
 
-    result, _ = run(tmp_path, build_metrics=lambda: {"psnr": Undefined()})
+    result, warnings = run(tmp_path, build_metrics=lambda: {"psnr": Undefined()})
     assert result.starts[0].diverged == Divergence(3, 0, "the metric", "val/psnr was never finite")
+    assert any("val/psnr is not defined for any item" in text for text in warnings)
     assert not (tmp_path / "best.pt").exists()
+
+
+def test_an_epoch_with_an_infinite_score_is_told_since_it_cannot_be_the_best(tmp_path: Path) -> None:
+    class Perfect(Psnr):
+        """An item of the first epoch's validation is predicted without error."""
+
+        updates = 0
+
+        def score(self, prediction: Tensor, target: Tensor) -> Tensor:
+            Perfect.updates += 1
+            values = super().score(prediction, target)
+            return values + torch.inf if Perfect.updates == 1 else values
+
+    result, warnings = run(tmp_path, monitor="val/psnr", train_metrics=[], build_metrics=lambda: {"psnr": Perfect()})
+    assert result.status == "done"
+    assert result.starts[0].best_epoch != 1
+    told = [text for text in warnings if "val/psnr is infinite" in text]
+    assert len(told) == 1
+    assert "fold 0, start 0" in told[0]
+    assert "trainer.monitor=val/loss" in told[0]
 
 
 def test_weights_that_overflow_in_the_last_step_are_not_saved(tmp_path: Path) -> None:
