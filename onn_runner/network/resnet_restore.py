@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from onn_runner import checks
@@ -45,7 +46,8 @@ class ResNetRestore(Restorer):
     `scale`: None for what the sizes of input and target say; 1, 2, 3, 4 or 8.
     `upsampling`: behind the blocks, in steps of 2 or 3. `shuffle`: a layer with scale^d times the neurons, dealt out;
         `transposed` layers; or interpolation, then a layer.
-    `residual`: is added to the input, enlarged bicubically (images; linearly on other numbers of axes).
+    `residual`: is added to the input, enlarged bicubically as data=super_resolution does it (images; linearly on other
+        numbers of axes).
 
     The other parameters are Compact's. Source: Lim et al., Enhanced Deep Residual Networks (2017), for the arrangement.
     Raises ConfigError where sizes do not fit together.
@@ -165,7 +167,10 @@ class ResNetRestore(Restorer):
     def _interpolated(self, x: Tensor) -> Tensor:
         if self.scale == 1:
             return x
-        return enlarge(x, self.scale, "bicubic" if self.dims == 2 else "bilinear")
+        if self.dims != 2:
+            return enlarge(x, self.scale, "bilinear")
+        # With `antialias` torch takes a = -0.5 here too, as data=super_resolution and its baseline: a ramp stays a ramp.
+        return F.interpolate(x, scale_factor=float(self.scale), mode="bicubic", antialias=True)
 
 
 def deal(

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from onn_runner.data.super_resolution import resized
 from onn_runner.errors import ConfigError
 from onn_runner.model.conv import Conv
 from onn_runner.network.resnet_restore import STAGES, UPSAMPLINGS, ResNetRestore, deal
@@ -44,7 +45,7 @@ def test_by_hand(scale: int, upsampling: str) -> None:
             z = torch.tanh(y[:, :, factor // 2 : factor // 2 - factor, factor // 2 : factor // 2 - factor])
         else:
             z = torch.tanh(conv(F.interpolate(z, scale_factor=factor, mode=upsampling)))
-    skip = x if scale == 1 else F.interpolate(x, scale_factor=scale, mode="bicubic")
+    skip = x if scale == 1 else resized(x[0], scale)[None]
     torch.testing.assert_close(network(x), skip + 0.2 * conv(z))
     assert not layers
 
@@ -54,6 +55,18 @@ def test_the_scale_is_what_the_data_says(scale: int) -> None:
     network = make(output_size=(6 * scale, 8 * scale))
     assert network.scale == scale
     assert network(torch.rand(1, 1, 5, 7)).shape == (1, 1, 5 * scale, 7 * scale)
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+def test_a_ramp_stays_a_ramp_where_it_is(scale: int) -> None:
+    def ramp(rows: Tensor, columns: Tensor) -> Tensor:
+        return (rows[:, None] / 20 + columns / 30)[None, None]
+
+    enlarged = make(scale=scale, input_size=(9, 11))(ramp(torch.arange(9.0), torch.arange(11.0)))
+    rows, columns = ((torch.arange(length * scale) + 0.5) / scale - 0.5 for length in (9, 11))
+    # Sums of sixteen products of values of about one; near the border the photograph ends.
+    inner = (..., slice(2 * scale, -2 * scale), slice(2 * scale, -2 * scale))
+    torch.testing.assert_close(enlarged[inner], ramp(rows, columns)[inner], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("upsampling", [name for name in UPSAMPLINGS if name != "bicubic"])
