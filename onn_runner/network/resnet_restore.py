@@ -169,7 +169,7 @@ class ResNetRestore(Restorer):
             return x
         if self.dims != 2:
             return enlarge(x, self.scale, "bilinear")
-        # With `antialias` torch takes a = -0.5 here too, as data=super_resolution and its baseline: a ramp stays a ramp.
+        # With `antialias` torch takes a = -0.5 here too, as data=super_resolution and its baseline.
         return F.interpolate(x, scale_factor=float(self.scale), mode="bicubic", antialias=True)
 
 
