@@ -6,6 +6,7 @@ import contextlib
 import csv
 import hashlib
 import json
+import shutil
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,11 +52,15 @@ def draw_fold(job: FoldJob, result: FoldResult, reporter: Reporter) -> None:
 
     What cannot be drawn is a warning with the reason. Raises Interrupted only.
     """
-    best = result.best
+    best, folder = result.best, job.folder / FOLDER
+    if best is None:
+        # Those of fewer epochs, where going on diverged.
+        shutil.rmtree(folder, ignore_errors=True)
     if not job.settings.pictures or best is None:
         return
-    folder = job.folder / FOLDER
     made_of = f"start {best.start}, epoch {best.best_epoch}"
+    if best.averaged:
+        made_of += f", mean of epochs {', '.join(map(str, best.averaged))}"
     if _is_drawn(folder, made_of):
         return
     with _told(str(job.folder), reporter):
@@ -162,6 +167,7 @@ class _FoldPictures:
         parts: list[tuple[str, str, str, Callable[[], Dataset[Any] | None]]] = [
             ("test", "strips", "test items", lambda: job.source.fixed(job.fold.test)),
             ("photo", "strips_whole", "whole originals of the test part", lambda: job.source.whole(groups)),
+            ("fitted", "strips_training", "training items", lambda: job.source.fixed(job.fold.train)),
         ]
         for split, name, words, view in parts:
             picture = self._strips(tables.get(split, []), words, view)

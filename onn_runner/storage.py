@@ -95,6 +95,14 @@ def publish(source: Path, destination: Path, *, often: bool = False) -> None:
         raise failure(destination, error) from error
 
 
+def remove(path: Path) -> None:
+    """The file, where there is one. Raises RunError where that is not allowed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise failure(path, error) from error
+
+
 def _flush(folder: Path, *, often: bool) -> None:
     """Make the renaming itself durable, where folders can be opened; `often`: unless that was done within a second.
 

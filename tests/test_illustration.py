@@ -131,6 +131,19 @@ def test_a_fold_without_a_finished_start_has_no_pictures(copied):
     job, result = copied
     assert draw(job, replace(result, best_start=None)) == []
     assert not (job.folder / "pictures").exists()
+    draw(job, result)
+    draw(job, replace(result, best_start=None))
+    assert not (job.folder / "pictures").exists(), "those of fewer epochs, before it diverged"
+
+
+def test_another_mean_of_epochs_is_drawn_anew(copied, monkeypatch):
+    """More epochs may change the mean of the best ones, and not the best one."""
+    job, result = copied
+    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    for averaged in ([], [1, 2], [2, 3]):
+        draw(job, replace(result, starts=(replace(result.best, averaged=averaged),)))
+        assert (job.folder / "pictures" / "strips.png").read_bytes() != b"kept", averaged
+        (job.folder / "pictures" / "strips.png").write_bytes(b"kept")
 
 
 def test_drawing_leaves_the_random_state_alone(copied):
@@ -163,6 +176,26 @@ def test_the_strips_show_the_scored_items_of_the_best_weights(copied, monkeypatc
         before = -10 * torch.log10((noisy - target).square().mean())
         assert item.scores == [f"PSNR {before:.2f} → {scores[item.name]:.2f} dB"]
     assert [item.target.shape for item in wholes] == [(1, 11, 10)]
+
+
+def test_training_items_have_strips_where_they_are_scored(tmp_path, monkeypatch):
+    job, result = trained(tmp_path / "fold_00", score_training=True)
+    seen = {}
+    monkeypatch.setattr(
+        figures_strips, "strips", lambda items, *, title, data_range: seen.setdefault(title, items) and b""
+    )
+    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    assert draw(job, result) == []
+    assert (job.folder / "pictures" / "strips_training.png").exists()
+    (items,) = (items for title, items in seen.items() if title.startswith("Training items"))
+    with (job.folder / "test_items.csv").open(newline="") as handle:
+        rows = [r for r in csv.DictReader(handle) if (r["split"], r["metric"]) == ("fitted", "psnr")]
+    scores = {row["item"]: float(row["value"]) for row in rows}
+    assert set(scores) == {job.source.names[index] for index in job.fold.train}
+    assert (items[0].name, items[-1].name) == (min(scores, key=scores.get), max(scores, key=scores.get))
+    for item in items:
+        psnr = -10 * torch.log10((torch.from_numpy(item.output - item.target)).square().mean())
+        torch.testing.assert_close(float(psnr), scores[item.name])
 
 
 class Halved(tiny_fold.Tiny):

@@ -152,7 +152,7 @@ def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]
 
 
 def join_tables(parts: Sequence[Path], whole: Path) -> None:
-    """One CSV file of the folds' files, the heading once; nothing is written where no fold has one yet.
+    """One CSV file of the folds' files, the heading once; none where no fold has one.
 
     Raises RunError for a damaged one.
     """
@@ -160,6 +160,8 @@ def join_tables(parts: Sequence[Path], whole: Path) -> None:
     if texts:
         heading = texts[0].partition("\n")[0] + "\n"
         storage.write_text(whole, heading + "".join(text.partition("\n")[2] for text in texts))
+    else:
+        storage.remove(whole)
 
 
 def _checked_table(path: Path) -> str:

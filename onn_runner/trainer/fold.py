@@ -134,7 +134,10 @@ def _best_values(done: dict[int, StartResult], chosen: tuple[Monitor, ...]) -> d
 
 def _publish(job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, ...], result: FoldResult) -> None:
     """The best start's files in the fold's folder, where the starts have their own."""
-    if job.settings.starts == 1 or result.best_start is None:
+    if job.settings.starts == 1:
+        return
+    if result.best_start is None:
+        records.drop_items(job.folder)
         return
     for monitor in chosen:
         best = _best_start({n: start for n, start in done.items() if monitor.key in start.best}, monitor)

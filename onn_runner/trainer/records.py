@@ -58,6 +58,11 @@ def write_items(folder: Path, rows: Iterable[Row]) -> None:
     storage.write(folder / ITEMS, _text([ITEMS_HEADER, *rows]).encode())
 
 
+def drop_items(folder: Path) -> None:
+    """What an earlier training was scored, where going on with more epochs diverged: it is no longer the result."""
+    storage.remove(folder / ITEMS)
+
+
 def _split(key: str) -> tuple[str, str]:
     split, _, metric = key.partition("/")
     return split, metric

@@ -245,6 +245,7 @@ class StartTraining:
         epoch = self.epoch if self.finished else self.epoch + 1
         self.engine.random.key("step", *self._key(), self.sums.step)
         layer = error.layer or retrace(self.engine, self.job.task, batch, testing=testing)
+        records.drop_items(self.folder)
         result = self._result(test={}, left_out={}, diverged=Divergence(epoch, step, layer, error.what))
         self.reporter.warn(f"{self.where} diverged: {result.diverged}.")
         return result

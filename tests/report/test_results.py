@@ -152,6 +152,8 @@ def test_tables_of_folds_are_joined_with_one_heading(tmp_path):
     assert (tmp_path / "all.csv").read_text() == f"{heading}0,0,1,val,psnr,28.0\n2,0,1,val,psnr,28.0\n"
     results.join_tables([tmp_path / "missing.csv"], tmp_path / "none.csv")
     assert not (tmp_path / "none.csv").exists()
+    results.join_tables([tmp_path / "missing.csv"], tmp_path / "all.csv")
+    assert not (tmp_path / "all.csv").exists(), "no fold has one any more"
 
 
 @pytest.mark.parametrize(

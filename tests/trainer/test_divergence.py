@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from onn_runner.partition.base import Fold
+from onn_runner.task.base import StepOutput
+from onn_runner.task.restore import Restore
 from onn_runner.trainer import Divergence, FoldResult, QuietReporter, StopRequest, checkpoint, train_fold
 from onn_runner.trainer.result import read_status
 
@@ -129,6 +131,25 @@ def test_monitor_that_is_never_finite_is_no_success(tmp_path: Path) -> None:
     assert result.starts[0].diverged == Divergence(3, 0, "the metric", "val/psnr was never finite")
     assert any("val/psnr is not defined for any item" in text for text in warnings)
     assert not (tmp_path / "best.pt").exists()
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_diverged_with_more_epochs_it_has_no_scores_of_fewer(tmp_path: Path, starts: int) -> None:
+    class Later(Restore):
+        """Every loss is infinite once the training has gone on."""
+
+        def eval_step(self, network: nn.Module, batch: dict[str, Any]) -> StepOutput:
+            output = super().eval_step(network, batch)
+            return StepOutput(output.loss * torch.inf, output.prediction, output.target)
+
+    run(tmp_path, starts=starts, epochs=2)
+    tables = [*tmp_path.rglob("test_items.csv")]
+    assert len(tables) == (1 if starts == 1 else 3)
+    with QuietReporter() as reporter:
+        job = make_job(tmp_path, starts=starts, epochs=3, task=Later())
+        result = train_fold(job, reporter=reporter, stop=StopRequest(), resume=True)
+    assert result.status == "diverged"
+    assert not any(path.exists() for path in tables)
 
 
 def test_an_epoch_with_an_infinite_score_is_told_since_it_cannot_be_the_best(tmp_path: Path) -> None:
