@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,13 +38,15 @@ TEXT, GAP, TITLE, BAR = 1.95, 0.08, 0.62, 0.85
 """Inches: the column of words, between panels, above the first row, right of the last panel."""
 LARGEST = 256
 """Pixels of a side that are shown; larger images are averaged down."""
+TILES = 9
+"""Channels that are shown side by side, where they are not one or a colour's three."""
 COVERED = 99.5
 """Per cent of all errors that the colour scale covers: single pixels shall not darken all others."""
 
 
 @dataclass(frozen=True)
 class Strip:
-    """One item. Its error is that of the first three channels of an image, the first of a signal."""
+    """One item. Its error is that of the channels that are shown of an image, of the first of a signal."""
 
     rank: str
     """`worst`, `median`, `best`."""
@@ -66,7 +69,7 @@ def strips(items: Sequence[Strip], *, title: str, data_range: tuple[float, float
 def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float]) -> Figure:
     errors = [_error(item) for item in items]
     limit, beyond = _scale(errors)
-    sizes = [item.target.shape[-2:] for item in items]
+    sizes = [error.shape for error in errors]
     panel = float(np.clip(max(max(size) for size in sizes) / DPI, 1.55, LARGEST / DPI))
     heights = [panel * float(np.clip(size[0] / size[1], 0.3, 1.5)) for size in sizes]
     heights = [max(height, 1.3) for height in heights]
@@ -88,7 +91,7 @@ def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float])
         top += height + GAP
     _colour_bar(figure, colours, limit, beyond, left=TEXT + 4 * (panel + GAP) + 0.05, height=top - GAP - TITLE)
     low, high = data_range
-    told = f"Values from {low:g} to {high:g} are shown; errors are means over channels; cyan: not finite."
+    told = f"Values from {low:g} to {high:g} are shown; errors of colours are means of three; cyan: not finite."
     text_at(figure, 0.1, top + 0.05, told, color="#555555")
     return figure
 
@@ -132,14 +135,16 @@ def _notes(item: Strip) -> list[str]:
     size = f"{height} x {width}"
     if item.input.shape[1:] != item.target.shape[1:]:
         size = f"{' x '.join(map(str, item.input.shape[1:]))} to {size}"
-    factor = _factor(height, width)
+    factor = _factor(*_shown(item.target).shape[1:])
     notes = [size + (f", shown at 1/{factor}" if factor > 1 else "")]
     if item.target.ndim == 4:
         notes.append("middle slice")
     for word, values in (("input", item.input), ("output", item.target)):
         channels = len(values)
-        if channels == 2 or channels > 3:
-            notes.append(f"{word}: channel{'s 1-3' if channels > 3 else ' 1'} of {channels}")
+        if channels not in (1, 3):
+            notes.append(f"{word}: {channels} channels" + (f", 1-{TILES} shown" if channels > TILES else ""))
+    if len(item.target) == 3 != len(item.input):
+        notes.append("output: 3 channels as a colour")
     return notes
 
 
@@ -154,10 +159,17 @@ def _picture(values: Array, data_range: tuple[float, float]) -> npt.NDArray[np.f
 
 
 def _shown(values: Array) -> Array:
-    """[C, *S] -> [1 or 3, H, W]: the first channel or three, of a volume the middle slice."""
+    """[C, *S] -> [1 or 3, H, W]: other numbers of channels side by side in rows, of a volume the middle slice."""
     if values.ndim == 4:
         values = values[:, values.shape[1] // 2]
-    return values[: 3 if len(values) >= 3 else 1]
+    if len(values) in (1, 3):
+        return values
+    count, (height, width) = min(len(values), TILES), values.shape[1:]
+    columns = math.ceil(math.sqrt(count))
+    tiles = np.zeros((-(-count // columns) * columns, height, width), values.dtype)
+    tiles[:count] = values[:count]
+    rows: Array = tiles.reshape(-1, columns, height, width).swapaxes(1, 2).reshape(1, -1, columns * width)
+    return rows
 
 
 def _error(item: Strip) -> Array:

@@ -10,7 +10,17 @@ from PIL import Image
 
 from onn_runner.report.figures import BAD, blank, plain_style, png, shortened, text_at
 from onn_runner.report.figures_curves import Curve, _make_logarithmic, learning_curves
-from onn_runner.report.figures_strips import Strip, _notes, _picture, _reduced, _scale, _signal_notes, strips
+from onn_runner.report.figures_strips import (
+    Strip,
+    _error,
+    _notes,
+    _picture,
+    _reduced,
+    _scale,
+    _shown,
+    _signal_notes,
+    strips,
+)
 
 
 def opened(content):
@@ -96,9 +106,29 @@ def test_large_images_are_averaged_down_and_that_is_said():
     assert _notes(strip(image, image, image)) == ["300 x 520, shown at 1/3"]
 
 
+def test_channels_that_are_no_colours_are_shown_side_by_side_and_each_with_its_error():
+    image = values(5, 4, 6)
+    shown = _shown(image)
+    assert shown.shape == (1, 8, 18)
+    for channel in range(5):
+        row, column = divmod(channel, 3)
+        tile = shown[0, row * 4 : row * 4 + 4, column * 6 : column * 6 + 6]
+        assert np.array_equal(tile, image[channel])
+    assert not shown[0, 4:, 12:].any(), "no sixth channel"
+    error = _error(strip(image, image + np.arange(5, dtype=np.float32)[:, None, None], image))
+    np.testing.assert_allclose(error[4:, 6:12], 4, rtol=1e-6)  # a difference in single precision
+    colour = values(3, 4, 6)
+    assert _shown(colour) is colour
+
+
 def test_it_is_said_what_of_an_item_is_not_shown():
     many, two = values(5, 4, 4), values(2, 8, 8)
-    assert _notes(strip(many, two, two)) == ["4 x 4 to 8 x 8", "input: channels 1-3 of 5", "output: channel 1 of 2"]
+    assert _notes(strip(many, two, two)) == ["4 x 4 to 8 x 8", "input: 5 channels", "output: 2 channels"]
+    assert _notes(strip(values(1, 4, 4), *[values(31, 4, 4)] * 2)) == ["4 x 4", "output: 31 channels, 1-9 shown"]
+    assert _notes(strip(values(1, 4, 4), *[values(3, 4, 4)] * 2)) == ["4 x 4", "output: 3 channels as a colour"]
+    assert _notes(strip(*[values(4, 200, 90)] * 3)) == [
+        "200 x 90, shown at 1/2", "input: 4 channels", "output: 4 channels",
+    ]  # fmt: skip
     volume = values(1, 3, 4, 5)
     assert "middle slice" in _notes(strip(volume, volume, volume))
     broken = values(1, 9)
