@@ -90,9 +90,18 @@ def drop_idle_keys(config: DictConfig, request: Request) -> list[str]:
             continue
         idle = [str(key) for key in node if key not in own and f"{group}.{key!s}" not in typed]
         dropped += [f"{group}.{key}" for key in idle]
+        # The same name, but a number for each layer in the one option and a single number in the other.
+        other = [
+            str(key) for key in own
+            if key in node and f"{group}.{key!s}" not in typed
+            and OmegaConf.is_list(node._get_node(key)) != OmegaConf.is_list(own._get_node(key))
+        ]  # fmt: skip
+        dropped += [f"{group}.{key}" for key in other]
         with open_dict(node):
             for key in idle:
                 del node[key]
+            for key in other:
+                node[key] = own[key]
     return sorted(dropped)
 
 

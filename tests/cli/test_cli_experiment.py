@@ -94,6 +94,25 @@ def test_what_a_preset_set_for_an_option_that_was_replaced_is_left_out() -> None
     assert config.model == {"q": 3}, "only what was chosen anew is looked at"
 
 
+def test_a_list_that_a_preset_set_is_not_for_an_option_that_takes_a_number() -> None:
+    """`experiment=onn_denoise network=unet`: the preset's channels are those of another network's layers."""
+    choices = {"experiment": ["onn_denoise"], "network": "unet"}
+    for typed, given in ((), [16, 32]), (("network.channels=[4,4,4]",), [4, 4, 4]):
+        config = OmegaConf.create({"network": {"_target_": "x", "channels": given, "depth": 1}})
+        overrides = ("experiment=[onn_denoise]", "network=unet", "network.depth=1", *typed)
+        request = Request(command=(), overrides=overrides, choices=choices, config_dirs=(config_folder(),))
+        assert drop_idle_keys(config, request) == ([] if typed else ["network.channels"])
+        assert config.network.channels == (given if typed else unet_channels())
+        assert config.network.depth == 1
+
+
+def unet_channels() -> int:
+    """The option's own."""
+    number = OmegaConf.load(config_folder() / "network" / "unet.yaml").channels
+    assert isinstance(number, int)
+    return number
+
+
 def test_without_a_preset_every_key_was_typed() -> None:
     config = OmegaConf.create({"partition": {"folds": 10}})
     choices = {"partition": "hold_out"}
