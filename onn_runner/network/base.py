@@ -17,7 +17,7 @@ from onn_runner.network.slots import Plan, build, expect
 
 
 class Restorer(nn.Module):
-    """Range of values, residual, construction of the layers with matched widths. A network adds `respond`.
+    """Range of values, residual, construction of the layers with matched widths. A network adds `forward`.
 
     `data_range`: what the data's values lie in. `centre` maps it to [-1, 1], which initial weights are made for, and
         `residual_scale` counts in its span.
