@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onn_runner.data.arrays_base import by
-from onn_runner.data.arrays_stored import Array, InMemory, Stored
+from onn_runner.data.arrays_stored import Array, InMemory, Lengthened, Stored
 from onn_runner.data.memory import budget, megabytes
 from onn_runner.errors import ConfigError
 
@@ -101,15 +101,13 @@ def arrange(
     from_matlab: bool,
 ) -> Items:
     """Raises ConfigError where the array has other axes than the layout names, or where both readings look wrong."""
-    shape, wanted = stored.shape, len(layout) + 1
-    letters, axis = layout, item_axis + wanted if item_axis < 0 else item_axis
-    if from_matlab and len(shape) == wanted - 1:
-        # MATLAB does not keep a last axis of length 1: of a single item, or of a single channel.
-        if axis == wanted - 1:
-            stored = InMemory(stored.load()[..., None])
-        elif layout.endswith("C"):
-            letters = layout[:-1]
-        shape, wanted = stored.shape, len(letters) + 1
+    wanted = len(layout) + 1
+    axis = item_axis + wanted if item_axis < 0 else item_axis
+    if from_matlab:
+        # MATLAB does not keep last axes of length 1: of a single item, of a single channel.
+        missing = f"{layout[:axis]}N{layout[axis:]}"[len(stored.shape) :]
+        stored = Lengthened(stored, len(missing)) if missing and set(missing) <= {"N", "C"} else stored
+    shape = stored.shape
     if len(shape) != wanted:
         others = [name for name in LAYOUTS if len(name) + 1 == len(shape)]
         advice = f"choose {' or '.join(others)}" if others else "save one image or signal per item"
@@ -121,7 +119,7 @@ def arrange(
         raise ConfigError(
             f"data.item_axis (={item_axis}) must be from {-wanted} to {wanted - 1}: {what} is {by(shape)}"
         )
-    items = Items(stored=stored, letters=letters, axis=axis)
+    items = Items(stored=stored, letters=layout, axis=axis)
     channels, *sides = items.size
     if layout == "CHW" and sides[1] in FEW_CHANNELS and channels > 4 and sides[0] > 4:
         raise ConfigError(

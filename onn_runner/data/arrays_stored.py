@@ -47,6 +47,18 @@ class InMemory(Stored):
         return self.array[index]
 
 
+class Lengthened(Stored):
+    """`inner` with `more` last axes of length 1, which its file does not keep."""
+
+    def __init__(self, inner: Stored, more: int) -> None:
+        self.inner, self.more, self.on_disk = inner, more, inner.on_disk
+        self.shape, self.dtype = inner.shape + (1,) * more, inner.dtype
+
+    def read(self, index: tuple[slice, ...]) -> Array:
+        found = self.inner.read(index[: -self.more])
+        return np.asarray(found.reshape(found.shape + (1,) * self.more)[(..., *index[-self.more :])])
+
+
 class OnDisk(Stored):
     """Opened when first read, in each process anew: what is pickled or forked holds no open file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -111,8 +112,17 @@ def test_matlab_drops_a_last_axis_of_one(tmp_path: Path, write: Any) -> None:
     grey = Arrays(path=str(path), input="n", target="c", layout="HWC")
     assert grey.fingerprint() == Arrays(path=str(path), input="n", target="c").fingerprint()
     write(path, {"n": GIVEN[0], "c": WANTED[0]})
-    single = Arrays(path=str(path), input="n", target="c", item_axis=-1, patch=3)
-    assert torch.equal(single.whole(single.groups)[0]["target"][0], torch.from_numpy(WANTED[0] / 255).float())
+    write(first := tmp_path / "first.mat", {"n": GIVEN[:1], "c": WANTED[:1]})
+    parts = [None, False] if write is write_matlab73 else [None]
+    for layout, in_memory in itertools.product(("HW", "HWC", "CHW"), parts):
+        file = first if layout == "CHW" else path
+        single = Arrays(
+            path=str(file), input="n", target="c", layout=layout, item_axis=-1, patch=3, in_memory=in_memory
+        )
+        assert torch.equal(single.whole(single.groups)[0]["target"][0], torch.from_numpy(WANTED[0] / 255).float())
+    write(narrow := tmp_path / "narrow.mat", {"n": GIVEN[:, 0], "c": WANTED[:, 0]})
+    with pytest.raises(ConfigError, match=r"has 2 axes .* choose L"):
+        Arrays(path=str(narrow), input="n", target="c", layout="HW")
 
 
 def test_signals(tmp_path: Path) -> None:
