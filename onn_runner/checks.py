@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from onn_runner.errors import ConfigError, unknown
 
@@ -53,3 +54,11 @@ def pair(key: str, value: object, *, least: int) -> tuple[int, int]:
     else:
         height = width = value
     return whole_number(key, height, least=least, wanted=wanted), whole_number(key, width, least=least, wanted=wanted)
+
+
+def path_of(text: str | Path) -> Path:
+    """The path with ~ and ~name as a user's folder; where there is no such user, ~name is a name like others."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)

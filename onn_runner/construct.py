@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -96,7 +97,7 @@ def constructor(node: DictConfig, key: str) -> Callable[..., Any]:
     if not isinstance(node, DictConfig) or "_target_" not in node:
         raise ConfigError(f"{key} has no _target_: choose an option of the group ('onn list' shows them)")
     try:
-        built = instantiate(node, _partial_=True, _convert_="all")
+        built = instantiate(_literal(node), _partial_=True, _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, OnnRunnerError):
             raise error.__cause__ from error
@@ -108,6 +109,24 @@ def constructor(node: DictConfig, key: str) -> Callable[..., Any]:
             if name not in accepted:
                 raise unknown("key", f"{key}.{name}", [f"{key}.{option}" for option in accepted])
     return built
+
+
+def _literal(node: DictConfig) -> DictConfig:
+    """The node resolved, so that a text which holds ${ (a folder's name) means itself.
+
+    `instantiate` resolves twice: what was escaped would be looked up the second time.
+    """
+
+    def escaped(value: Any) -> Any:
+        if isinstance(value, str):
+            for _ in range(2):
+                value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+            return value
+        if isinstance(value, dict):
+            return {key: escaped(one) for key, one in value.items()}
+        return [escaped(one) for one in value] if isinstance(value, list) else value
+
+    return OmegaConf.create(escaped(OmegaConf.to_container(node, resolve=True)))
 
 
 def signature_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

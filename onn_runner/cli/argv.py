@@ -22,6 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, ValueType
 from hydra.errors import HydraException
 
+from onn_runner.checks import path_of
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder, user_folder
 from onn_runner.errors import ConfigError, unknown
 
@@ -227,7 +228,7 @@ def _quote_path(text: str, *, sweeping: bool) -> str:
         return text
     if sweeping and re.fullmatch(f"{SAFE_PATH}(,{SAFE_PATH})+", value) and not Path(value).exists():
         return text
-    return f"{key}={quote(str(Path(value).expanduser()) if value.startswith('~') else value)}"
+    return f"{key}={quote(str(path_of(value)) if value.startswith('~') else value)}"
 
 
 def _resumed(parsed: Sequence[Override], command: Command) -> Path | None:
@@ -236,7 +237,7 @@ def _resumed(parsed: Sequence[Override], command: Command) -> Path | None:
         return None
     if command.multirun:
         raise ConfigError("resume= goes on with one run: leave out -m (a job of a sweep is resumed by its own folder)")
-    return Path(str(values[-1]).replace(r"\${", "${")).expanduser().resolve()
+    return path_of(str(values[-1]).replace(r"\${", "${")).resolve()
 
 
 def _asks_for_multirun(override: Override) -> bool:

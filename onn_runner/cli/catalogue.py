@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onn_runner.checks import path_of
 from onn_runner.errors import ConfigError, unknown
 
 CONFIG_NAME = "config"
@@ -24,7 +25,7 @@ def config_folder() -> Path:
 
 def user_folder(path: str, *, flag: str = "--config-dir") -> Path:
     """The folder of a flag, absolute. Raises ConfigError where there is none."""
-    folder = Path(path).expanduser().resolve()
+    folder = path_of(path).resolve()
     if not folder.is_dir():
         raise ConfigError(f"{flag} {path}: there is no such folder")
     return folder

@@ -64,7 +64,7 @@ def carry_out(config: DictConfig) -> float:
     """The score of one job for the sweeper, after the run. What was finished before is not done again."""
     settings: Any = HydraConfig.get()
     folder = Path(str(settings.runtime.output_dir))
-    overrides = tuple(str(text) for text in settings.overrides.task)
+    overrides = as_typed(settings)
     record = Record(number=int(settings.job.num), overrides=overrides, folder=folder)
     earlier = read(folder)
     if earlier is not None and earlier.status == FINISHED and earlier.overrides == overrides:
@@ -114,11 +114,18 @@ def choices_of(settings: Any) -> dict[str, Any]:
     choices = OmegaConf.to_container(settings.runtime.choices)
     assert isinstance(choices, dict)
     chosen = {str(group): option for group, option in choices.items() if not str(group).startswith("hydra")}
-    for override in map(argv.parse, settings.overrides.task):
+    for override in map(argv.parse, as_typed(settings)):
         if override.key_or_group == "experiment":
             value = override.value()
             chosen["experiment"] = [str(name) for name in (value if isinstance(value, list) else [value])]
     return chosen
+
+
+def as_typed(settings: Any) -> tuple[str, ...]:
+    """The task's overrides, with their interpolations as interpolations."""
+    texts = OmegaConf.to_container(settings.overrides.task, resolve=False)
+    assert isinstance(texts, list)
+    return tuple(str(text) for text in texts)
 
 
 def config_dirs(settings: Any) -> tuple[Path, ...]:

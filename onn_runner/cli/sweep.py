@@ -39,7 +39,7 @@ def sweep(hydra: Hydra, command: Command) -> int:
         sweeper.setup(hydra_context=context, task_function=job.carry_out, config=config)
     try:
         with translated():
-            sweeper.sweep(arguments=[str(text) for text in config.hydra.overrides.task])
+            sweeper.sweep(arguments=list(job.as_typed(config.hydra)))
         context.callbacks.on_multirun_end(config=config, config_name=command.name)
     except KeyboardInterrupt:
         given = (

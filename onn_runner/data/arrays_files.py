@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onn_runner.checks import path_of
 from onn_runner.data.arrays_base import ADVICE, ArrayFile, Entry
 from onn_runner.data.arrays_stored import Array, Hdf5Array, InMemory, NpyArray, Stored, opened
 from onn_runner.errors import ConfigError
@@ -155,7 +156,7 @@ def open_file(path: object, key: str) -> ArrayFile:
     suffixes = ", ".join(SUFFIXES)
     if not isinstance(path, str) or not path:
         raise ConfigError(f"{key} (={path}) must be a file with arrays: {suffixes}")
-    file = Path(path).expanduser()
+    file = path_of(path)
     if not file.is_file():
         raise ConfigError(f"{key} (={path}) is no file: give one with arrays ({suffixes})")
     suffix = file.suffix.lower()

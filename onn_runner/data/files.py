@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from onn_runner.checks import refuse
+from onn_runner.checks import path_of, refuse
 from onn_runner.errors import ConfigError
 
 SUFFIXES = (
@@ -42,7 +42,7 @@ def find(path: object, key: str) -> Found:
     """
     if not isinstance(path, str | Path) or not str(path):
         raise refuse(key, path, "a folder of image files")
-    folder = Path(path).expanduser()
+    folder = path_of(path)
     if not folder.is_dir():
         raise ConfigError(f"{key} (={path}) is not a folder: give one with image files ({', '.join(SUFFIXES)})")
     found, others = [], 0

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from onn_runner.checks import refuse
+from onn_runner.checks import path_of, refuse
 from onn_runner.errors import ConfigError
 
 KEY = "data.groups"
@@ -36,7 +36,7 @@ def group_names(names: Sequence[str], how: object, *, key: str = KEY) -> list[st
         return list(names)
     if how == "folder":
         return [PurePosixPath(name).parent.as_posix() for name in names]
-    path = Path(how).expanduser()
+    path = path_of(how)
     if path.suffix.lower() == ".csv" or path.is_file():
         return _listed(names, path, key)
     return _matched(names, how, key)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from onn_runner.checks import refuse
+from onn_runner.checks import path_of, refuse
 from onn_runner.data.files import File, Found, find
 from onn_runner.data.groups import listing
 from onn_runner.errors import ConfigError
@@ -35,7 +34,7 @@ def paired(inputs: object, targets: object, input_mark: object, target_mark: obj
     """
     marks = (_mark(MARKS[0], input_mark), _mark(MARKS[1], target_mark))
     found = (find(inputs, KEYS[0]), find(targets, KEYS[1]))
-    together = Path(str(inputs)).expanduser().resolve() == Path(str(targets)).expanduser().resolve()
+    together = path_of(str(inputs)).resolve() == path_of(str(targets)).resolve()
     if together and marks[0] == marks[1]:
         raise ConfigError(
             "data.inputs and data.targets are the same folder: say by data.input_mark and data.target_mark which part "

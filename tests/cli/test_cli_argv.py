@@ -29,6 +29,7 @@ PLAIN = [
     ("data.path=/a/b", ("data.path=/a/b",)),
     ("data.path=null", ("data.path=null",)),
     ("data.path=/a b(=1)", ("data.path='/a b(=1)'",)),
+    ("data.path=~no one", ("data.path='~no one'",)),
     ("data.path=/a,b", ("data.path='/a,b'",)),
     ("data.path='/a b'", ("data.path='/a b'",)),
     ("data.path=${oc.env:HOME}/x", ("data.path=${oc.env:HOME}/x",)),

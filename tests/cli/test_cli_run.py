@@ -64,6 +64,14 @@ def test_a_users_operator_by_hydras_search_path(onn_run, runs, mine: Path) -> No
     assert mine in runs.requests[0].config_dirs
 
 
+@pytest.mark.parametrize("typed", ["data.path='\\${z} a'", "data.path=${z}"])
+def test_names_that_look_like_references(typed: str, onn_run, runs) -> None:
+    """A folder that is called ${z}, or a reference to nothing: what comes of it the run says."""
+    answer = onn_run(typed)
+    assert answer.code == 0, answer.err
+    assert runs.requests[0].overrides == (typed,)
+
+
 def test_the_users_own_run_folder(onn_run, runs, tmp_path: Path) -> None:
     assert onn_run("hydra.run.dir=out/${data.noise}", "seed=3").code == 0
     assert runs.requests[0].folder == tmp_path / "out" / "gaussian"
