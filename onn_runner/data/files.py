@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +39,10 @@ class Found:
 
 
 def find(path: object, key: str) -> Found:
-    """All image files in and under a folder.
+    """All image files in and under a folder; links are followed, each folder is read once.
 
-    Raises: ConfigError, naming the config's `key`, for what is no folder or has no image file.
+    Raises: ConfigError, naming the config's `key`, for what is no folder or has no image file, and for two files whose
+    names differ in how their letters are encoded only.
     """
     if not isinstance(path, str | Path) or not str(path):
         raise refuse(key, path, "a folder of image files")
@@ -46,9 +50,7 @@ def find(path: object, key: str) -> Found:
     if not folder.is_dir():
         raise ConfigError(f"{key} (={path}) is not a folder: give one with image files ({', '.join(SUFFIXES)})")
     found, others = [], 0
-    for file in folder.rglob("*"):
-        if not file.is_file():
-            continue
+    for file in _below(folder):
         below = file.relative_to(folder)
         if file.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in below.parts):
             found.append(File(unicodedata.normalize("NFC", below.as_posix()), file))
@@ -56,4 +58,25 @@ def find(path: object, key: str) -> Found:
             others += 1
     if not found:
         raise ConfigError(f"{key} (={path}) holds no image file: expected {', '.join(SUFFIXES)}")
+    names = Counter(file.name for file in found)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ConfigError(
+            f"{key} (={path}) holds files of the same name, {twice[0]}, its letters encoded in two ways: rename one"
+        )
     return Found(sorted(found, key=lambda file: file.path), others)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Files in and under a folder, broken links too: they are named where they cannot be read."""
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        here = os.path.realpath(place)
+        if here in seen:
+            folders.clear()
+            continue
+        seen.add(here)
+        # What a link leads to is read under its own name where it lies below too.
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(place, name)), name))
+        yield from (
+            Path(place, name) for name in files if Path(place, name).is_file() or Path(place, name).is_symlink()
+        )

@@ -121,7 +121,9 @@ def _modified(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError as error:
-        raise ConfigError(f"cannot read the image {path}: {error.strerror}. Reinstall scikit-image") from error
+        raise ConfigError(
+            f"cannot read the image {path}: {error.strerror}. Is it, or scikit-image, still there?"
+        ) from error
 
 
 def _wheel_folder() -> Path:

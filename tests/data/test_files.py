@@ -53,3 +53,24 @@ def test_what_is_no_folder_of_images_is_refused(tmp_path: Path) -> None:
     for wrong in (tmp_path / "a.txt", tmp_path / "nowhere"):
         with pytest.raises(ConfigError, match=r"data.targets \(=.*\) is not a folder"):
             find(wrong, "data.targets")
+
+
+def test_links_are_followed_and_broken_ones_named(tmp_path: Path) -> None:
+    real, photos = tmp_path / "real", tmp_path / "photos"
+    real.mkdir()
+    photos.mkdir()
+    for file in (real / "a.png", photos / "b.png"):
+        file.touch()
+    (photos / "more").symlink_to(real)
+    (photos / "again").symlink_to(photos)
+    (photos / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    assert [file.name for file in find(photos, "data.path").files] == ["b.png", "gone.png", "more/a.png"]
+
+
+def test_one_name_encoded_in_two_ways_is_refused(tmp_path: Path) -> None:
+    for form in ("NFC", "NFD"):
+        (tmp_path / unicodedata.normalize(form, "ü.png")).touch()
+    if len(list(tmp_path.iterdir())) == 1:
+        pytest.skip("this file system takes both for one name")
+    with pytest.raises(ConfigError, match=r"of the same name, ü.png"):
+        find(tmp_path, "data.path")
