@@ -56,7 +56,9 @@ class Lengthened(Stored):
 
     def read(self, index: tuple[slice, ...]) -> Array:
         found = self.inner.read(index[: -self.more])
-        return np.asarray(found.reshape(found.shape + (1,) * self.more)[(..., *index[-self.more :])])
+        lengthened = found.reshape(found.shape + (1,) * self.more)
+        last = (slice(None),) * found.ndim + index[-self.more :]
+        return np.asarray(lengthened[last])
 
 
 class OnDisk(Stored):
