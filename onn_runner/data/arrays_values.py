@@ -50,7 +50,7 @@ def stated(key: str, value: object) -> Range | None:
     numbers = [
         end for end in value if isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)
     ]
-    if len(numbers) != 2 or numbers[0] >= numbers[1]:
+    if len(numbers) != 2 or not 0 < numbers[1] - numbers[0] < math.inf:
         raise refuse(key, list(value), wanted)
     return float(numbers[0]), float(numbers[1])
 

@@ -68,7 +68,8 @@ class Poisson:
     peak: float
 
     def __post_init__(self) -> None:
-        positive("data.peak", self.peak, "the number of photons at white, greater than 0, such as 30")
+        wanted = "the number of photons at white, greater than 0 and at most 1e9, such as 30"
+        positive("data.peak", self.peak, wanted, most=1e9)
 
     def __call__(self, clean: Tensor, generator: Generator) -> Tensor:
         return torch.poisson(clean * self.peak, generator=generator).div_(self.peak)

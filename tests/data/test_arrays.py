@@ -419,6 +419,7 @@ def test_a_damaged_block_is_named(tmp_path: Path, in_memory: bool | None) -> Non
         ({"item_axis": 5}, r"data.item_axis \(=5\) must be from -3 to 2"),
         ({"item_axis": "last"}, "data.item_axis .* must be a whole number"),
         ({"range": [3, 3]}, "data.range"),
+        ({"range": [-1.7e308, 1.7e308]}, "data.range"),
         ({"range": 255}, "data.range"),
         ({"range": [0, float("nan")]}, "data.range"),
         ({"target_range": ["a", 1]}, "data.target_range"),

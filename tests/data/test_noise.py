@@ -92,3 +92,8 @@ def test_unknown_noise_lists_what_there_is() -> None:
         named("gausian", **LEVELS)
     with pytest.raises(ConfigError, match=r"data.noise \(=3\) must be one of gaussian"):
         named(3, **LEVELS)
+
+
+def test_more_photons_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"data.peak .* at most 1e9"):
+        named("poisson", **{**LEVELS, "peak": 1e20})
