@@ -16,7 +16,7 @@ class Item(TypedDict):
     """One training or test pair; `index` is the item's number in the source."""
 
     input: Tensor  # [C, *S] float32
-    target: Tensor  # [C', *S'] float32
+    target: Tensor  # [C', *S'] float32; where items have classes, the class's number, an int64 without axes
     index: int
 
 
@@ -25,7 +25,7 @@ class Shape:
     """Channels and spatial sizes of one item's input and target."""
 
     input: tuple[int, ...]  # (C, *S)
-    target: tuple[int, ...]  # (C', *S')
+    target: tuple[int, ...]  # (C', *S'), or (classes,)
 
 
 class Source(Protocol):
@@ -33,6 +33,8 @@ class Source(Protocol):
 
     groups: Sequence[str]
     labels: Sequence[int] | None
+    """The class of each item, by which folds can be stratified; sources with classes also have `classes`, their names,
+    and those with a test part of their own have `test_items`, its numbers."""
     names: Sequence[str]
     """A stable name of each item, for per-item score tables (`camera[12,30]`)."""
     shape: Shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -37,10 +38,32 @@ class ItemMetric(Metric):
             return gathered
         return torch.cat(self.values) if self.values else torch.empty(0, dtype=torch.float64)
 
+    def value(self) -> float:
+        """The score of all items: the mean of those that have one; NaN where none has."""
+        values = self.items()
+        defined = values[~values.isnan()]
+        return float(defined.mean()) if defined.numel() else math.nan
+
     @property
     def left_out(self) -> int:
         return int(self.items().isnan().sum())
 
     def compute(self) -> Tensor:
-        values = self.items()
-        return values[~values.isnan()].mean()
+        return torch.tensor(self.value(), dtype=torch.float64)
+
+
+class PartMetric(ItemMetric):
+    """A score that only a whole part has (F1, AUROC, calibration error): no item has one of its own.
+
+    Subclasses implement `update`, `reset` and `value`.
+    """
+
+    def update(self, prediction: Tensor, target: Tensor) -> None:
+        raise NotImplementedError
+
+    def items(self) -> Tensor:
+        """[0]: there is nothing by item."""
+        return torch.empty(0, dtype=torch.float64)
+
+    def value(self) -> float:
+        raise NotImplementedError

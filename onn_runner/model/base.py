@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from onn_runner.errors import ConfigError
+
 Role = Literal["hidden", "output"]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
@@ -28,6 +30,10 @@ class LayerSpec:
     groups: int = 1
     transposed: bool = False
     """y[o,p] sums over all c, i, t with p = i stride + t dilation - what is cropped before: larger by `stride`."""
+    bias: bool = True
+    """False: none is added; what a norm that follows would take away."""
+    norm: Literal["batch"] | None = None
+    """A batch norm between the pre-activation and the activation."""
     activation: str | None = None
     """None: the model's own activation (none in the output layer); a name forces one."""
     index: int = 0
@@ -55,6 +61,10 @@ class LayerFacts:
     reason: str
 
 
+class Unrepresentable(ConfigError):
+    """These neurons cannot compute a convolution; the message says why, and what could."""
+
+
 class Layer(nn.Module):
     """A layer of neurons, activation included. Knows its spec, what it costs and what it is."""
 
@@ -71,6 +81,20 @@ class Layer(nn.Module):
 
     def facts(self) -> LayerFacts:
         raise NotImplementedError
+
+    def load_first_order(
+        self,
+        weight: Tensor,  # [O, C/G, *k]
+        bias: Tensor | None = None,  # [O]
+        *,
+        near: bool = False,
+    ) -> None:
+        """Start as the convolution with these weights: its outputs exactly, before norm and activation.
+
+        `near`: neurons that cannot be a convolution start close to one, where inputs are small.
+        Raises Unrepresentable, with the reason, where that is not possible; nothing is changed then.
+        """
+        raise Unrepresentable(f"{type(self).__name__} does not say how a convolution would start it")
 
     def decay_groups(self) -> dict[str, str]:
         """Parameter name -> its group for the optimizer: 'weight', 'bias', 'norm' or 'quadratic'."""

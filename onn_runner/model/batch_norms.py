@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError
+from onn_runner.model.base import LayerSpec
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 MADE: dict[int, type[nn.BatchNorm1d] | type[nn.BatchNorm2d] | type[nn.BatchNorm3d]] = {
@@ -16,6 +17,23 @@ MADE: dict[int, type[nn.BatchNorm1d] | type[nn.BatchNorm2d] | type[nn.BatchNorm3
     3: nn.BatchNorm3d,
 }
 """By the number of spatial axes."""
+
+
+def make(spec: LayerSpec) -> nn.Module:
+    """The norm that the spec asks for, the identity where it asks for none."""
+    return nn.Identity() if spec.norm is None else MADE[spec.dims](spec.out_channels)
+
+
+def applied(
+    norm: nn.Module,
+    y: Tensor,  # [B, O, *S]
+    where: str,
+) -> Tensor:
+    """The norm of y. Raises ConfigError where a batch in training has one value per channel."""
+    if not isinstance(norm, nn.Identity):
+        check_spread(y, norm, where)
+    result: Tensor = norm(y)
+    return result
 
 
 def plain(norms: Sequence[nn.Module]) -> list[BatchNorm] | None:

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onn_runner.model import activation, padding
-from onn_runner.model.base import Layer, LayerFacts, LayerSpec
+from onn_runner.model import activation, batch_norms, padding
+from onn_runner.model.base import Layer, LayerFacts, LayerSpec, Unrepresentable
 
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED: dict[int, Callable[..., Tensor]] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -121,6 +121,7 @@ class SpatialLayer(Layer):
         fallback = "identity" if spec.role == "output" else own_activation
         self.activation = activation.named(fallback if spec.activation is None else spec.activation)
         self.output_bound = self.activation.bound
+        self.norm = batch_norms.make(spec)
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -145,7 +146,8 @@ class SpatialLayer(Layer):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.activation(self.respond(padding.pad(x, self.spec)))
+        y = batch_norms.applied(self.norm, self.respond(padding.pad(x, self.spec)), f"layer {self.spec.index}")
+        result: Tensor = self.activation(y)
         return result
 
     def macs(self, positions: int) -> int:
@@ -155,7 +157,20 @@ class SpatialLayer(Layer):
         return {name: self._group_of(name) for name, _ in self.named_parameters()}
 
     def _group_of(self, name: str) -> str:
+        if name.startswith("norm."):
+            return "norm"
         return "weight" if name == "weight" else "bias"
+
+    def make_bias(self) -> nn.Parameter | None:
+        """Zeros, [O], or None where the spec wants no bias."""
+        return nn.Parameter(torch.zeros(self.spec.out_channels)) if self.spec.bias else None
+
+    def check_first_order(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Raises Unrepresentable for weights of another shape, and for a bias that a layer without one cannot take."""
+        if tuple(weight.shape) != self.weight_shape:
+            raise Unrepresentable(f"weight has shape {tuple(weight.shape)}; this layer takes {self.weight_shape}")
+        if bias is not None and not self.spec.bias:
+            raise Unrepresentable("the weights come with a bias, and this layer was made without one (bias=False)")
 
     def extra_repr(self) -> str:
         s = self.spec
@@ -180,7 +195,7 @@ class ConvLayer(SpatialLayer):
     def __init__(self, spec: LayerSpec, own_activation: str | None) -> None:
         super().__init__(spec, "conv", own_activation)
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
-        self.bias = nn.Parameter(torch.zeros(spec.out_channels))
+        self.bias = self.make_bias()
         second, _ = input_moments(spec, own_activation)
         fill_uniform(self.weight, 1 / (self.reads * second))
 
@@ -189,6 +204,13 @@ class ConvLayer(SpatialLayer):
 
     def facts(self) -> LayerFacts:
         return LayerFacts("conv", (), 0.0, "convolution", "first order")
+
+    @torch.no_grad()
+    def load_first_order(self, weight: Tensor, bias: Tensor | None = None, *, near: bool = False) -> None:
+        self.check_first_order(weight, bias)
+        self.weight.copy_(weight)
+        if self.bias is not None:
+            self.bias.zero_() if bias is None else self.bias.copy_(bias)
 
 
 @dataclass(frozen=True)

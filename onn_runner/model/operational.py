@@ -72,7 +72,7 @@ class OperationalLayer(SpatialLayer):
         self.memory = Memory(requested=model.compute)
         self.handle = Handle(self.call, self.memory)
         self.weight = nn.Parameter(torch.empty(self.weight_shape))
-        self.bias = nn.Parameter(torch.zeros(spec.out_channels))
+        self.bias = self.make_bias()
         calibrated = self.initialisation == "calibrated"
         self.register_buffer("gain", torch.ones(spec.out_channels) if calibrated else None)
         self.register_buffer("unit", torch.ones(spec.out_channels) if calibrated else None)
@@ -92,12 +92,15 @@ class OperationalLayer(SpatialLayer):
             calibration = self._calibration(block, taps, bound)
             total += 0.0 if calibration is None else calibration.nonlinearity * (block.stop - block.start)
             if self.gain is None or calibration is None:
-                fill_uniform(self.bias[part], bound**2 / 3)
+                if self.bias is not None:
+                    fill_uniform(self.bias[part], bound**2 / 3)
             else:
                 # transposed, the variance and mean of a sum over taps are shared out among the phases
                 gain = calibration.gain * math.sqrt(phases)
                 self.gain[part] = gain
-                self.bias[part] = -gain * neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part]) / phases
+                if self.bias is not None:
+                    means = neuron_means(block.nodal, self.call.pool, self.nodal_weight()[part])
+                    self.bias[part] = -gain * means / phases
         return total / self.spec.out_channels
 
     def _calibration(self, block: Block, taps: int, bound: float) -> Calibration | None:
@@ -119,7 +122,8 @@ class OperationalLayer(SpatialLayer):
         self.memory.training = self.training
         if self.initialisation != "fastonn":
             return self._pooled(x, self.bias)
-        return rescale(self._pooled(x, None), self.blocks) - self.bias.reshape(-1, *[1] * self.spec.dims)
+        y = rescale(self._pooled(x, None), self.blocks)
+        return y if self.bias is None else y - self.bias.reshape(-1, *[1] * self.spec.dims)
 
     def _pooled(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """The kernel's result, and of a transposed layer its part that is not cropped."""

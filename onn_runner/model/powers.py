@@ -22,7 +22,7 @@ from onn_runner.model.conv import (
 def convolve_powers(
     x: Tensor,  # [B, C, *S], padded
     weight: Tensor,  # [O, Q C/G, *k]
-    bias: Tensor,  # [O]
+    bias: Tensor | None,  # [O]
     *,
     q: int,
     spec: LayerSpec,
@@ -51,15 +51,15 @@ def powers(
     return torch.cat(terms, dim=2).flatten(1, 2)
 
 
-def _composed(x: Tensor, weight: Tensor, bias: Tensor, q: int, spec: LayerSpec, dtype: torch.dtype) -> Tensor:
+def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, q: int, spec: LayerSpec, dtype: torch.dtype) -> Tensor:
     with without_autocast(x):
         terms = powers(at_least_single(x), q, groups=spec.groups).to(dtype)
-        return convolve(terms, weight.to(dtype), spec=spec, bias=bias.to(dtype))
+        return convolve(terms, weight.to(dtype), spec=spec, bias=None if bias is None else bias.to(dtype))
 
 
 class _PowerConvolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, q: int, spec: LayerSpec) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, q: int, spec: LayerSpec) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.q, ctx.spec, ctx.dtype = q, spec, autocast_dtype(x, weight) or weight.dtype
         return tiles.apply(lambda part: _composed(part, weight, bias, q, spec, ctx.dtype), x, at_once=tiles.samples(x))

@@ -54,7 +54,7 @@ class QuadraticLayer(SpatialLayer):
     def __init__(self, spec: LayerSpec, *, model: Quadratic) -> None:
         super().__init__(spec, f"quadratic {model.type}", model.activation)
         self.branches = TYPES[model.type]
-        normed = model.norm == "batch" or model.normalises_output
+        normed = model.norm == "batch" or model.normalises_output or spec.norm is not None
         if spec.index > 0 and spec.input_bound is None and not normed:
             warnings.warn(
                 f"layer {spec.index} multiplies an input without bounds: use a bounded activation before it "
@@ -73,7 +73,7 @@ class QuadraticLayer(SpatialLayer):
             self.bias_b = nn.Parameter(torch.ones(outputs))
         made = batch_norms.MADE[spec.dims]
         self.norms = nn.ModuleDict({branch: made(outputs) for branch in self.branches if model.norm == "batch"})
-        normalised = model.normalises_output and spec.role == "hidden"
+        normalised = model.normalises_output and spec.role == "hidden" and spec.norm is None
         self.output_norm = made(outputs) if normalised else nn.Identity()
         moments = input_moments(spec, model.activation)
         if model.init == "relinear":

@@ -32,7 +32,7 @@ class SelfONNLayer(SpatialLayer):
             )
         outputs, inputs, *kernel = self.weight_shape
         self.weight = nn.Parameter(torch.empty(outputs, self.q * inputs, *kernel))
-        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.bias = self.make_bias()
         if model.init == "fastonn":
             self._fill_xavier()
         else:
@@ -53,7 +53,8 @@ class SelfONNLayer(SpatialLayer):
             part = self._slice(power)
             variance = second if self.q == 1 else _moment(2 * power) - _moment(power) ** 2
             fill_uniform(self.weight[:, part], 1 / (self.q * self.reads * variance))
-            self.bias.sub_(_moment(power) / phases * self.weight[:, part].flatten(1).sum(1))
+            if self.bias is not None:
+                self.bias.sub_(_moment(power) / phases * self.weight[:, part].flatten(1).sum(1))
         assert self.weight.shape[1] == self.q * inputs
 
     def _slice(self, power: int) -> slice:
@@ -66,15 +67,13 @@ class SelfONNLayer(SpatialLayer):
         return convolve_powers(x, self.weight, self.bias, q=self.q, spec=self.spec)
 
     @torch.no_grad()
-    def load_first_order(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def load_first_order(self, weight: Tensor, bias: Tensor | None = None, *, near: bool = False) -> None:
         """Take over a convolution [O, C/G, *k] as the first power; the higher ones become 0, the output unchanged."""
-        if tuple(weight.shape) != self.weight_shape:
-            raise ConfigError(f"weight has shape {tuple(weight.shape)}; this layer takes {self.weight_shape}")
+        self.check_first_order(weight, bias)
         self.weight.zero_()
         self.weight[:, self._slice(1)] = weight
-        self.bias.zero_()
-        if bias is not None:
-            self.bias.copy_(bias)
+        if self.bias is not None:
+            self.bias.zero_() if bias is None else self.bias.copy_(bias)
 
     def macs(self, positions: int) -> int:
         return self.q * super().macs(positions)

@@ -71,16 +71,11 @@ class Evaluator:
                 total, count = total + loss * items, count + items
                 for metric in self.metrics.values():
                     metric.update(output.prediction, output.target)
+        by_item = {f"{split}/{name}": metric.items() for name, metric in self.metrics.items()}
         means = {f"{split}/loss": total / count}
-        means |= {f"{split}/{name}": mean(metric.items()) for name, metric in self.metrics.items()}
+        means |= {f"{split}/{name}": metric.value() for name, metric in self.metrics.items()}
         return Scores(
             means,
-            {f"{split}/{name}": metric.items() for name, metric in self.metrics.items()},
+            {key: scores for key, scores in by_item.items() if len(scores)},
             {f"{split}/{name}": metric.left_out for name, metric in self.metrics.items() if metric.left_out},
         )
-
-
-def mean(values: Tensor) -> float:
-    """Over the defined scores; NaN where there are none."""
-    defined = values[~values.isnan()]
-    return float(defined.mean()) if defined.numel() else math.nan

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onn_runner.task.base import StepOutput
-from onn_runner.trainer.evaluate import mean
 
 if TYPE_CHECKING:
     from onn_runner.metric.base import ItemMetric
@@ -37,7 +36,7 @@ class Sums:
     def means(self) -> dict[str, float]:
         """`train/` values: the loss and metrics over items, the gradient norm over steps."""
         values = {"train/loss": self.loss / self.items}
-        values |= {f"train/{name}": mean(metric.items()) for name, metric in self.metrics.items()}
+        values |= {f"train/{name}": metric.value() for name, metric in self.metrics.items()}
         norm = self.norm / self.norms if self.norms else math.nan
         return values | {"train/gradient_norm": norm, "train/learning_rate": self.rate}
 

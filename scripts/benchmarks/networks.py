@@ -47,6 +47,7 @@ class _AsFastONN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         layer = self.layer
         u = rescale(broadcast(x, layer.nodal_weight(), layer.call), layer.blocks)
+        assert layer.bias is not None
         y: Tensor = layer.activation(u - layer.bias.view(-1, 1, 1))
         return y
 
