@@ -63,6 +63,7 @@ class Compact(Restorer):
         super().__init__(
             dims=len(input_size),
             channels=(in_channels, out_channels),
+            output_size=output_size,
             residual=residual,
             residual_scale=residual_scale,
             output=output,

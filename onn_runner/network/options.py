@@ -85,3 +85,20 @@ def check_same_size(input_size: Sequence[int], output_size: Sequence[int] | None
             f"the target's size (={by(output_size)}) is not the input's (={by(input_size)}), which this network keeps; "
             "use network=resnet_restore for super-resolution, or inputs of the target's size"
         )
+
+
+def check_pictures(output_size: Sequence[int] | None) -> None:
+    """Of networks whose output is a picture."""
+    if output_size is not None and not len(output_size):
+        raise ConfigError(
+            "the data's targets are classes, and this network gives pictures; use network=resnet, vgg or mobilenet"
+        )
+
+
+def check_classes(output_size: Sequence[int] | None) -> None:
+    """Of networks whose output is one number per class."""
+    if output_size:
+        raise ConfigError(
+            f"the data's targets are pictures ({by(output_size)}), and this network gives one number per class; use "
+            "network=compact, unet or resnet_restore"
+        )

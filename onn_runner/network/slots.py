@@ -31,6 +31,8 @@ class Slot:
     """What its input is bounded by, from the bounds of the layers before."""
     plain: bool = False
     """A plain convolution, whatever the neurons of the other layers."""
+    name: str = ""
+    """Where the network registers it, for networks that do not number their layers."""
 
 
 Plan = Callable[[Sequence[int]], list[Slot]]
