@@ -32,6 +32,9 @@ def convolve(
 ) -> Tensor:  # [B, O, *S']
     """The valid convolution with the stride, dilation and groups of `spec`, or the transposed one, cropped."""
     if not spec.transposed:
+        if _on_vectors(x, spec):
+            # as torch's Linear computes it, to the last bit, and without copying x
+            return F.linear(x.transpose(1, 2), weight[..., 0], bias).transpose(1, 2)
         convolution = _CONVOLUTIONS[spec.dims]
         return convolution(x, weight, bias, stride=spec.stride, dilation=spec.dilation, groups=spec.groups)
     before, behind, extra = _ends(spec)
@@ -65,6 +68,12 @@ def convolve_backward(
         spec.groups, (*needs, False)
     )  # fmt: skip
     return grad_x, None if grad_weight is None else transposed_weight(grad_weight, spec.groups)
+
+
+def _on_vectors(x: Tensor, spec: LayerSpec) -> bool:
+    """Whether the layer takes one tap of vectors that lie whole in memory, as those of VectorLayer do."""
+    one_tap = spec.kernel_size == (1,) and spec.stride == (1,) and spec.groups == 1
+    return one_tap and x.shape[2] > 0 and x.stride(1) == 1 and x.transpose(1, 2).is_contiguous()
 
 
 def transposed_weight(

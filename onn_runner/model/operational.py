@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from onn_runner import compute as kernels
 from onn_runner.compute import Block, Call, Handle, Memory
 from onn_runner.errors import ConfigError, unknown
-from onn_runner.model import activation, padding
-from onn_runner.model.base import LayerFacts, LayerSpec
-from onn_runner.model.conv import SpatialLayer, fill_uniform
+from onn_runner.model import activation, padding, small_signal
+from onn_runner.model.base import LayerFacts, LayerSpec, Unrepresentable
+from onn_runner.model.conv import SpatialLayer, convolve, fill_uniform
 from onn_runner.ops import pool as pools
 from onn_runner.ops.base import Nodal, Pool, as_nodal
 from onn_runner.ops.calibrate import Calibration, calibrate, neuron_means
@@ -76,6 +76,8 @@ class OperationalLayer(SpatialLayer):
         calibrated = self.initialisation == "calibrated"
         self.register_buffer("gain", torch.ones(spec.out_channels) if calibrated else None)
         self.register_buffer("unit", torch.ones(spec.out_channels) if calibrated else None)
+        self.is_convolution = False
+        """Whether it started as the one with these weights, and is one whatever it learns."""
         self.nonlinearity = self._initialise()
 
     @torch.no_grad()
@@ -120,6 +122,9 @@ class OperationalLayer(SpatialLayer):
 
     def respond(self, x: Tensor) -> Tensor:
         self.memory.training = self.training
+        if self.is_convolution and self.memory.requested == "auto":
+            self.memory.chosen, self.memory.reason = "convolution", "all operators are w x"
+            return convolve(x, self.weight, spec=self.spec, bias=self.bias)
         if self.initialisation != "fastonn":
             return self._pooled(x, self.bias)
         y = rescale(self._pooled(x, None), self.blocks)
@@ -134,12 +139,33 @@ class OperationalLayer(SpatialLayer):
             y = padding.crop(y, self.spec)
         return y + bias.reshape(-1, *[1] * self.spec.dims) if late and bias is not None else y
 
+    @torch.no_grad()
+    def load_first_order(
+        self, weight: Tensor, bias: Tensor | None = None, *, near: bool = False, reach: float | None = None
+    ) -> None:
+        """Operators that are w x take the weights over. With `near`, others start with arguments so small that they
+        are within 1 % of it for |x| up to `reach` (1, or what the spec knows), by a small unit and a large gain.
+        """
+        self.check_first_order(weight, bias)
+        if self.initialisation == "fastonn":
+            raise Unrepresentable("initialisation=fastonn rescales large outputs: use operators=default or gop")
+        reach = reach or max(map(abs, self.spec.input_bound or (1.0,))) or 1.0
+        start = small_signal.start(self.call, weight.detach().cpu(), near=near, reach=reach)
+        start.check(calibrated=self.gain is not None, bias=self.bias is not None, transposed=self.spec.transposed)
+        self.weight.copy_(weight)
+        if self.gain is not None and self.unit is not None:
+            self.gain.copy_(start.gain)
+            self.unit.copy_(start.unit)
+        if self.bias is not None:
+            self.bias.copy_(-start.offset.to(self.bias) + (0.0 if bias is None else bias.to(self.bias)))
+        self.is_convolution, self.nonlinearity = start.exact, start.nonlinearity
+
     def facts(self) -> LayerFacts:
         operators = tuple((block.name, block.stop - block.start) for block in self.blocks)
         return LayerFacts("onn", operators, self.nonlinearity, self.memory.chosen, self.memory.reason)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {**self.memory.plain(), "operators": self._operators()}
+        return {**self.memory.plain(), "operators": self._operators(), "is_convolution": self.is_convolution}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Raises ConfigError for weights of a layer with other operators, which would mean other neurons."""
@@ -148,6 +174,7 @@ class OperationalLayer(SpatialLayer):
             theirs = " ".join(state["operators"])
             raise ConfigError(f"these weights are of a layer with {theirs}, this one has {' '.join(own)}: use its ops")
         self.memory.restore(state)
+        self.is_convolution = state.get("is_convolution", False)
 
     def _operators(self) -> list[str]:
         """["sine:8", "exp:8"], in the order of the channels."""
