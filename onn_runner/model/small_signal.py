@@ -19,7 +19,7 @@ from onn_runner.ops.examine import evaluate
 STEP = 1e-4
 """Of w (in units of 1 / scale) and x, for the slope at 0."""
 SPREAD = 0.01
-"""By how much slopes of the four signs may differ, relative to their mean."""
+"""By how much slopes of small w and x of all signs and two sizes may differ, relative to their mean."""
 CLOSE = 0.01
 """How far a product may be from s w x at the ends of its range, relative to s w x there."""
 FAR = 0.1
@@ -108,9 +108,9 @@ def _part(
 
 
 def examined(nodal: Nodal) -> SmallSignal:
-    """The slope, from the four signs of a small w and a small x, and whether there is nothing else."""
-    signs = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    w, x = STEP / nodal.scale * signs[:, None], STEP * signs[None]
+    """The slope, from small w and x, and whether there is nothing else."""
+    small = STEP * torch.tensor([-1.0, -0.5, 0.5, 1.0], dtype=torch.float64)
+    w, x = small[:, None] / nodal.scale, small[None]
     ratios = _risen(nodal, w, x) / (w * x)
     slope = float(ratios.mean())
     if not bool(((ratios - slope).abs() <= SPREAD * abs(slope)).all()) or slope == 0.0:
