@@ -104,7 +104,12 @@ class StratifiedKFold(_Folded):
             )
         label, members = min(Counter(items.labels).items(), key=lambda entry: (entry[1], entry[0]))
         if members < self.folds:
-            raise ConfigError(f"partition.folds (={self.folds}) is more than the {members} items of class {label}")
+            names = getattr(items, "classes", None)
+            remedy = f"choose at most {members}" if members > 1 else "take the class out, or add to it"
+            raise ConfigError(
+                f"partition.folds (={self.folds}) is more than the {members} item{'s' * (members != 1)} of class "
+                f"{names[label] if names else label}: {remedy}"
+            )
 
     def deal(self, items: Partitionable, state: RandomState) -> Iterator[Sequence[int]]:
         from sklearn.model_selection import StratifiedKFold as Splits

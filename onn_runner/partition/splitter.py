@@ -20,21 +20,18 @@ Unit = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Splitter(ABC):
-    """What all partitions share.
+class Validating:
+    """What holds a validation part from the items that may train.
 
     `seed` is the partition's own, so that models and run seeds are compared on the same folds. `validation` is a
     fraction in (0, 1), a count, or 0 for none, of the groups (items where the partition goes by items) that are not
-    tested; it is taken from them at random. `train_on`: "rest" tests each part in turn and trains on the rest; "small"
-    trains on each part and tests on all the rest, the ONN papers' protocol: validation is then held from the small
-    part, and with validation=0 all of it trains.
+    tested; it is taken from them at random.
 
     Raises: ConfigError, with the numbers, for what cannot be carried out.
     """
 
     seed: int = 0
     validation: float = 0.2
-    train_on: str = "rest"
 
     unit: ClassVar[str] = "groups"
     """What is counted in messages, and kept together: "groups" or "items"."""
@@ -42,22 +39,10 @@ class Splitter(ABC):
 
     def __post_init__(self) -> None:
         whole_number("partition.seed", self.seed, least=0)
-        choice("partition.train_on", self.train_on, ("rest", "small"))
         share("partition.validation", self.validation, none=True)
 
-    @abstractmethod
-    def parts(self, items: Partitionable) -> Iterator[Sequence[int]]:
-        """The items of each part, in the order of the folds."""
-
-    def split(self, items: Partitionable) -> list[Fold]:
-        if len(items) < 2:
-            raise ConfigError(f"a partition needs at least 2 items, and the data has {len(items)}")
-        return [self._fold(index, part, items) for index, part in enumerate(self.parts(items))]
-
-    def _fold(self, index: int, part: Sequence[int], items: Partitionable) -> Fold:
-        inside = set(part)
-        rest = [item for item in range(len(items)) if item not in inside]
-        pool, test = (rest, sorted(inside)) if self.train_on == "rest" else (sorted(inside), rest)
+    def fold(self, index: int, pool: Sequence[int], test: Sequence[int], items: Partitionable) -> Fold:
+        """`pool` trains but for what validates."""
         units = self._units(pool, items)
         held = self._held(index, units, items)
         validation = sorted(item for number in held for item in units[number])
@@ -86,6 +71,36 @@ class Splitter(ABC):
             classes = np.asarray(items.labels)[[units[number][0] for number in order]]
             order = order[np.argsort(classes, kind="stable")]
         return [int(order[int((place + 0.5) * available / count)]) for place in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splitter(Validating, ABC):
+    """What the partitions that make parts share.
+
+    `train_on`: "rest" tests each part in turn and trains on the rest; "small" trains on each part and tests on all the
+    rest, the ONN papers' protocol: validation is then held from the small part, and with validation=0 all of it trains.
+    """
+
+    train_on: str = "rest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("partition.train_on", self.train_on, ("rest", "small"))
+
+    @abstractmethod
+    def parts(self, items: Partitionable) -> Iterator[Sequence[int]]:
+        """The items of each part, in the order of the folds."""
+
+    def split(self, items: Partitionable) -> list[Fold]:
+        if len(items) < 2:
+            raise ConfigError(f"a partition needs at least 2 items, and the data has {len(items)}")
+        return [self._fold(index, part, items) for index, part in enumerate(self.parts(items))]
+
+    def _fold(self, index: int, part: Sequence[int], items: Partitionable) -> Fold:
+        inside = set(part)
+        rest = [item for item in range(len(items)) if item not in inside]
+        pool, test = (rest, sorted(inside)) if self.train_on == "rest" else (sorted(inside), rest)
+        return self.fold(index, pool, test, items)
 
 
 def random(*key: Part) -> RandomState:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from onn_runner.partition.fit import Fit
-from onn_runner.partition.splitter import Splitter
+from onn_runner.partition.splitter import Validating
 
 OPTIONS = sorted((Path(__file__).parents[2] / "conf" / "partition").glob("*.yaml"))
 
@@ -22,7 +22,7 @@ def test_option_names_every_parameter(path: Path) -> None:
     module, _, kind = option.pop("_target_").rpartition(".")
     assert module.startswith("onn_runner.partition.")
     partition = getattr(importlib.import_module(module), kind)(**option)
-    assert isinstance(partition, Splitter | Fit)
+    assert isinstance(partition, Validating | Fit)
     assert list(option) == [field.name for field in dataclasses.fields(partition)]
     if not path.stem.startswith("repeated_"):
         assert partition == type(partition)()
@@ -30,5 +30,5 @@ def test_option_names_every_parameter(path: Path) -> None:
 
 def test_the_promised_options_are_there() -> None:
     promised = {"kfold", "group_kfold", "stratified_kfold", "leave_one_group_out", "hold_out"}
-    promised |= {"repeated_kfold", "repeated_group_kfold", "fit"}
+    promised |= {"repeated_kfold", "repeated_group_kfold", "fit", "given"}
     assert promised <= {path.stem for path in OPTIONS}
