@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -188,13 +188,28 @@ class _Same:
         return id(self.factory)
 
 
-def _shape(spec: LayerSpec) -> LayerSpec:
-    """A spec but for its channels."""
-    return replace(spec, in_channels=1, out_channels=1)
+class _Shape(NamedTuple):
+    """A layer but for its channels."""
+
+    spec: LayerSpec
+    depthwise: bool
+    """As many groups as channels, whatever their number."""
+
+    def sized(self, inputs: int, neurons: int) -> LayerSpec:
+        if self.depthwise:
+            return replace(self.spec, in_channels=neurons, out_channels=neurons, groups=neurons)
+        return replace(self.spec, in_channels=inputs, out_channels=neurons)
+
+
+def _shape(spec: LayerSpec) -> _Shape:
+    """Of a layer without groups, or a depthwise one."""
+    return _Shape(replace(spec, in_channels=1, out_channels=1, groups=1), spec.groups > 1)
 
 
 def _learned(same: _Same, spec: LayerSpec, positions: int) -> tuple[float, float]:
     """What the layer costs if that is a + b C + c O + d C O, as of every neuron type here."""
+    if spec.groups > 1 and not spec.groups == spec.in_channels == spec.out_channels:
+        return _measured(same, spec, positions)
     terms = _terms(same, _shape(spec), positions)
     inputs, neurons = spec.in_channels, spec.out_channels
     parameters, macs = (a + b * inputs + c * neurons + d * inputs * neurons for a, b, c, d in terms)
@@ -202,13 +217,13 @@ def _learned(same: _Same, spec: LayerSpec, positions: int) -> tuple[float, float
 
 
 @lru_cache(maxsize=1024)
-def _terms(same: _Same, shape: LayerSpec, positions: int) -> list[tuple[float, float, float, float]]:
-    """(a, b, c, d) of the parameters and of the MACs, from the four smallest layers of a shape."""
+def _terms(same: _Same, shape: _Shape, positions: int) -> list[tuple[float, float, float, float]]:
+    """(a, b, c, d) of the parameters and of the MACs, from the smallest layers of a shape."""
     least, result = _fewest(same, shape), []
-    costs = [
-        _measured(same, replace(shape, in_channels=1 + i, out_channels=least + o), positions)
-        for i, o in ((0, 0), (1, 0), (0, 1), (1, 1))
-    ]
+    if shape.depthwise:
+        pairs = zip(*(_measured(same, shape.sized(1, least + more), positions) for more in (0, 1)), strict=True)
+        return [(base - (wider - base) * least, 0.0, wider - base, 0.0) for base, wider in pairs]
+    costs = [_measured(same, shape.sized(1 + i, least + o), positions) for i, o in ((0, 0), (1, 0), (0, 1), (1, 1))]
     for base, more_inputs, more_neurons, more_of_both in zip(*costs, strict=True):
         d = more_of_both - more_inputs - more_neurons + base
         b, c = more_inputs - base - d * least, more_neurons - base - d
@@ -227,13 +242,13 @@ def _measured(same: _Same, spec: LayerSpec, positions: int) -> tuple[float, floa
 
 
 @lru_cache(maxsize=1024)
-def _fewest(same: _Same, shape: LayerSpec) -> int:
+def _fewest(same: _Same, shape: _Shape) -> int:
     """The fewest neurons that a layer of that shape takes. Raises the factory's ConfigError where none will do."""
     for neurons in range(1, MOST_OPERATORS):
         try:
-            _measured(same, replace(shape, out_channels=neurons), 1)
+            _measured(same, shape.sized(1, neurons), 1)
         except ConfigError:
             continue
         return neurons
-    _measured(same, replace(shape, out_channels=MOST_OPERATORS), 1)
+    _measured(same, shape.sized(1, MOST_OPERATORS), 1)
     return MOST_OPERATORS

@@ -110,6 +110,15 @@ class Sampling:
         return "none" if self.factor == 1 else f"{self.method}{self.factor}"
 
 
+def halve(
+    x: Tensor,  # [B, C, *S]
+    window: int = 2,
+) -> Tensor:  # [B, C, *ceil(S / 2)]
+    """Max pooling of stride 2 that drops nothing: the last window of 2 may be cut, those of 3 begin one before."""
+    pool = _POOLS["max", x.dim() - 2]
+    return pool(x, 2, ceil_mode=True) if window == 2 else pool(x, window, 2, (window - 1) // 2)
+
+
 def enlarge(
     x: Tensor,  # [B, C, *S]
     factor: int,

@@ -49,10 +49,15 @@ def spec_of(
     transposed: bool = False,
     padding: Literal["same", "valid"] = "same",
     padding_mode: PaddingMode = "zeros",
+    groups: int = 1,
+    norm: Literal["batch"] | None = None,
     role: Literal["hidden", "output"] = "hidden",
     activation: str | None = None,
 ) -> LayerSpec:
-    """A checked LayerSpec without dilation and groups; transposed layers pad nothing, so that theirs are zeros."""
+    """A checked LayerSpec without dilation; transposed layers pad nothing, so that theirs are zeros.
+
+    A norm takes the place of the bias.
+    """
     spec = LayerSpec(
         in_channels=in_channels,
         out_channels=out_channels,
@@ -61,7 +66,10 @@ def spec_of(
         dilation=(1,) * len(kernel),
         padding=padding,
         padding_mode="zeros" if transposed else padding_mode,
+        groups=groups,
         transposed=transposed,
+        bias=norm is None,
+        norm=norm,
         activation=activation,
         index=index,
         role=role,

@@ -12,10 +12,11 @@ import yaml
 from torch import nn
 
 from onn_runner.model.base import Factory
+from onn_runner.network.base import Restorer
+from onn_runner.network.classifier import Classifier
 from onn_runner.ops.nodal import Multiply, Sine
 
 CONF = Path(__file__).parents[2] / "conf"
-NETWORKS = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))
 MODELS = sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
 
 
@@ -24,6 +25,11 @@ def target(group: str, option: str) -> tuple[Any, dict[str, Any]]:
     values = yaml.safe_load((CONF / group / f"{option}.yaml").read_text(encoding="utf-8"))
     module, name = values.pop("_target_").rsplit(".", 1)
     return getattr(importlib.import_module(module), name), values
+
+
+def networks(base: type[nn.Module]) -> list[str]:
+    options = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))
+    return [option for option in options if issubclass(target("network", option)[0], base)]
 
 
 def factory_of(model: str) -> Factory:
@@ -44,3 +50,7 @@ def build(network: str, model: str | Factory, **changes: Any) -> nn.Module:
     built = constructor(factory, **({"in_channels": 1, "out_channels": 1} | values | changes))
     assert isinstance(built, nn.Module)
     return built
+
+
+RESTORERS = networks(Restorer)
+CLASSIFIERS = networks(Classifier)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_networks import MODELS, NETWORKS, build, factory_of
+from small_networks import MODELS, RESTORERS, build, factory_of
 from torch import nn
 
 from onn_runner.errors import ConfigError
@@ -39,7 +39,7 @@ FACTORIES: dict[str, Callable[[], Factory]] = {
 
 
 @pytest.mark.parametrize("match", ["params", "macs"])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 @pytest.mark.parametrize("model", FACTORIES)
 def test_within_three_percent_at_usual_sizes(model: str, network: str, match: Match) -> None:
     channels: Any = [16, 16] if network == "compact" else 16
@@ -97,7 +97,7 @@ def test_where_nothing_comes_close_the_line_says_so() -> None:
     assert made.matched.endswith("(+142 %); no widths tried come closer than 3 %")
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_weights_are_those_of_a_network_written_with_these_widths(network: str, model: str) -> None:
     given = {"input_size": SIZE, "channels": [8, 6] if network == "compact" else 6}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_networks import MODELS, NETWORKS, build
+from small_networks import MODELS, RESTORERS, build
 from torch import nn
 
 from onn_runner.errors import ConfigError
@@ -14,7 +14,7 @@ from onn_runner.model.base import LayerSpec
 from onn_runner.model.conv import Conv
 from onn_runner.network.summary import layers_of, summarise
 
-EVERY = [(network, model) for network in NETWORKS for model in MODELS]
+EVERY = [(network, model) for network in RESTORERS for model in MODELS]
 
 
 def stirred(network: nn.Module) -> nn.Module:
@@ -42,7 +42,7 @@ def test_the_model_s_neurons_in_the_output_and_signals(network: str, model: str)
     assert made(x).shape == x.shape
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 def test_volumes(network: str) -> None:
     made = build(network, Conv(), input_size=(12, 12, 12))
     x = torch.rand(1, 1, 7, 9, 8)
@@ -103,7 +103,7 @@ class Watched:
 
 
 BOUNDED: list[tuple[str, dict[str, Any]]] = [
-    *[(network, {}) for network in NETWORKS],
+    *[(network, {}) for network in RESTORERS],
     ("unet", {"skip": "add", "down": "strided", "up": "bilinear"}),
     ("unet", {"skip": "none", "down": "avg2", "up": "nearest"}),
     ("resnet_restore", {"scale": 2}),
@@ -122,7 +122,7 @@ def test_inputs_lie_in_the_bounds_that_layers_are_told(network: str, changes: di
     made(torch.rand(2, 1, 16, 12))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 def test_a_fresh_network_gives_its_input_back_in_any_range(network: str) -> None:
     for span in [(0.0, 1.0), (-1.0, 1.0), (0.0, 65535.0)]:
         x = torch.rand(1, 1, 12, 12) * (span[1] - span[0]) + span[0]
@@ -130,7 +130,7 @@ def test_a_fresh_network_gives_its_input_back_in_any_range(network: str) -> None
 
 
 @pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 def test_the_range_of_the_data_is_a_matter_of_units(network: str, residual: bool) -> None:
     x = torch.rand(1, 1, 12, 12)
     given = {"input_size": (12, 12), "residual": residual}
@@ -141,7 +141,7 @@ def test_the_range_of_the_data_is_a_matter_of_units(network: str, residual: bool
         torch.testing.assert_close((made(x * (high - low) + low) - low) / (high - low), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 @pytest.mark.parametrize("output", ["conv", "same"])
 def test_a_forced_activation_of_the_output(network: str, output: str) -> None:
     given = {"input_size": (12, 12), "residual": False, "output": output, "centre": False, "data_range": (-1.0, 1.0)}
@@ -153,7 +153,7 @@ def test_a_forced_activation_of_the_output(network: str, output: str) -> None:
         build(network, "conv", output_activation="tanhh", **given)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 def test_exported(network: str) -> None:
     made = stirred(build(network, "conv", input_size=(12, 12))).eval()
     x = torch.rand(1, 1, 9, 14)
@@ -161,7 +161,7 @@ def test_exported(network: str) -> None:
     torch.testing.assert_close(exported.module()(x), made(x))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", RESTORERS)
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
