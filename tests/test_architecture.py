@@ -28,6 +28,7 @@ FLOORS = {
     "model": 3,
     "convert": 4,
     "network": 5,
+    "analysis": 6,
     "task": 6,
     "report": 7,
     "trainer": 7,

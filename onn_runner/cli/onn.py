@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onn_runner import __version__
+from onn_runner.cli import profile
 from onn_runner.errors import OnnRunnerError
 
 app = typer.Typer(
@@ -51,6 +52,10 @@ def list_(
     from onn_runner.cli import listing
 
     print("\n".join(listing.lines(kind, config_dir)))
+
+
+for verb in (profile.profile,):
+    app.command()(verb)
 
 
 def main() -> None:
