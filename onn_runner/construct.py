@@ -65,10 +65,19 @@ def build_schedule(node: DictConfig) -> Any:
     return build
 
 
-def build_metrics(config: DictConfig, *, span: float = 1.0) -> dict[str, Any]:
-    """Name -> ItemMetric, in written order; any torchmetrics metric of the user's is scored item by item.
+def build_task(node: DictConfig, source: Any) -> Any:
+    """The task of a source's items. Raises ConfigError where it is one of pictures and the items have classes."""
+    classes = getattr(source, "classes", None)
+    task = make(node, "task", data_range=tuple(source.data_range), classes=classes)
+    if classes is not None and getattr(task, "of_classes", None) is False:
+        raise ConfigError("the data has classes: task=classify learns them, this task compares pictures and signals")
+    return task
 
-    `span`: of the data's values, for metrics whose `data_range` is null.
+
+def build_metrics(config: DictConfig, *, span: float = 1.0, classes: int | None = None) -> dict[str, Any]:
+    """Name -> ItemMetric, in written order; any torchmetrics metric of the user's is adapted.
+
+    `span`: of the data's values, for metrics whose `data_range` is null. `classes`: how many the data has; None: none.
     """
     from onn_runner.metric.adapt import adapt
 
@@ -76,7 +85,20 @@ def build_metrics(config: DictConfig, *, span: float = 1.0) -> dict[str, Any]:
         unset = isinstance(given, DictConfig) and "data_range" in given and given.data_range is None
         return OmegaConf.merge(given, {"data_range": span}) if unset else given
 
-    return {str(name): adapt(make(node(given), f"metrics.{name}")) for name, given in config.metrics.items()}
+    counted = {} if classes is None else {"num_classes": classes}
+    metrics = {
+        str(name): adapt(make(node(given), f"metrics.{name}", **counted), classes=classes is not None)
+        for name, given in config.metrics.items()
+    }
+    for name, metric in metrics.items():
+        if metric.of_classes is (classes is None):
+            raise ConfigError(
+                f"metric={name} scores classes, and the data has none: choose such as metric=[psnr,ssim]"
+                if metric.of_classes
+                else f"metric={name} compares pictures and signals, and the data has classes: choose such as "
+                "metric=[accuracy,f1]"
+            )
+    return metrics
 
 
 def make(node: DictConfig, key: str, **given: Any) -> Any:

@@ -75,13 +75,15 @@ class Experiment:
         return None if self.twin is None else replace(self, build_network=self.twin.build_network, twin=None)
 
     def job(self, fold: Fold, folder: Path) -> FoldJob:
-        """What the trainer needs for one fold."""
+        """What the trainer needs for one fold; where classes have weights, those of its training part."""
+        labels, weigh = self.source.labels, getattr(self.task, "for_training", None)
+        weighs = weigh is not None and labels is not None
         return FoldJob(
             fold=fold,
             folder=folder,
             seed=self.seed,
             source=self.source,
-            task=self.task,
+            task=weigh([labels[index] for index in fold.train]) if weighs else self.task,
             build_network=self.build_network,
             build_optimizer=self.build_optimizer,
             build_scheduler=self.schedule,

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, make
+from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, build_task, make
 from onn_runner.errors import ConfigError
 from onn_runner.operator_sets import build_operators, uses_operators
 
@@ -117,15 +117,17 @@ def plain_config(config: DictConfig) -> dict[str, Any]:
 
 def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any:
     """The Experiment of a config. Every wrong value is found here, before anything is written."""
-    from onn_runner.crossvalidation import Experiment
+    from onn_runner.crossvalidation import Experiment, Settings
 
     seed = plain.get("seed")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed (={seed!r}) must be a whole number from 0 on")
     if not isinstance(plain.get("dry_run"), bool):
         raise ConfigError(f"dry_run (={plain.get('dry_run')!r}) must be true or false")
-    settings = make(config.trainer, "trainer")
+    plain = with_monitor(plain)
+    settings = make(config.trainer, "trainer", monitor=plain["trainer"].get("monitor", Settings.monitor))
     source = make(config.data, "data")
+    classes = getattr(source, "classes", None)
     partition = make(config.partition, "partition")
     operators, catalogue = build_operators(config, folders=request.config_dirs, overrides=request.overrides)
     neurons = {
@@ -143,7 +145,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         output_size=tuple(source.shape.target[1:]),
         data_range=tuple(source.data_range),
     )
-    metrics = partial(build_metrics, config, span=source.data_range[1] - source.data_range[0])
+    span = source.data_range[1] - source.data_range[0]
+    metrics = partial(build_metrics, config, span=span, classes=None if classes is None else len(classes))
     metrics()
     scheduler = config.get("scheduler")
     return Experiment(
@@ -153,7 +156,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         seed=seed,
         source=source,
         partition=partition,
-        task=make(config.task, "task", data_range=tuple(source.data_range)),
+        task=build_task(config.task, source),
         build_network=partial(network, factory=make(config.model, "model", **neurons)),
         twin=build_twin(config, request, network, neurons),
         build_optimizer=build_optimizer(config.optimizer),
@@ -161,6 +164,15 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         build_metrics=metrics,
         settings=settings,
     )
+
+
+def with_monitor(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """trainer.monitor=null is the first of metric=[...] on the validation part."""
+    trainer = plain["trainer"]
+    if trainer.get("monitor", "") is not None:
+        return plain
+    first = next(iter(plain.get("metrics") or ()), "loss")
+    return {**plain, "trainer": {**trainer, "monitor": f"val/{first}"}}
 
 
 def stored_config(plain: Mapping[str, Any], *, with_operators: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from onn_runner import storage
 from onn_runner.errors import Interrupted, RunError
 from onn_runner.partition.split import whole_groups
 from onn_runner.report.ranking import Choice, chosen, ranking, read_items
-from onn_runner.report.table import UNITS, figure
+from onn_runner.report.table import UNITS, figure, words
 from onn_runner.trainer import batches, checkpoint, records
 from onn_runner.trainer.device import Randomness, choose_device, matmul_precision
 from onn_runner.trainer.engine import Engine
@@ -224,7 +224,7 @@ class _FoldPictures:
             metric = self.job.build_metrics()[name].to(target.device)
             metric.update(given if limits is None else given.clamp(*limits), target)
             before = f"{figure(float(metric.items()[0]), name)} → "
-        return f"{name.upper()} {before}{figure(score, name)}{unit}"
+        return f"{words(name)} {before}{figure(score, name)}{unit}"
 
     def _layers(self) -> list[Any]:
         """What the layers do on the same training items, with the weights of the moment."""
@@ -262,4 +262,4 @@ def _curves(table: Path, results: Mapping[int, FoldResult]) -> list[Curve]:
 
 def _label(metric: str) -> str:
     """`PSNR [dB]`"""
-    return metric.upper() + (f" [{UNITS[metric]}]" if metric in UNITS else "")
+    return words(metric) + (f" [{UNITS[metric]}]" if metric in UNITS else "")

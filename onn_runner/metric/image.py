@@ -26,6 +26,7 @@ class Mse(ItemMetric):
     """mean (prediction - target)^2"""
 
     higher_is_better = False
+    of_classes = False
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
         return squared_error(prediction, target)
@@ -35,6 +36,7 @@ class Mae(ItemMetric):
     """mean |prediction - target|"""
 
     higher_is_better = False
+    of_classes = False
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
         return (prediction - target).abs().flatten(1).mean(1)
@@ -47,6 +49,7 @@ class Snr(ItemMetric):
     """
 
     higher_is_better = True
+    of_classes = False
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
         flat = target.flatten(1)
@@ -59,6 +62,7 @@ class _Ranged(ItemMetric):
     """`data_range`: the span of target values, 1 for photographs in [0, 1]."""
 
     higher_is_better = True
+    of_classes = False
 
     def __init__(self, data_range: float = 1.0, **options: Any) -> None:
         super().__init__(**options)

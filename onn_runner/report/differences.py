@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onn_runner.report.table import UNITS, Table, columns, heading
+from onn_runner.report.table import UNITS, Table, columns, heading, words
 
 MOST_DECIMALS = 10
 
@@ -29,7 +29,7 @@ def differences(results: Mapping[str, Any]) -> Table | None:
             sections.append(len(rows))
     better = results["higher_is_better"]
     titles = [heading(key, better.get(key.partition("/")[2])) for key in keys]
-    first = keys[0].partition("/")[2].upper()
+    first = words(keys[0].partition("/")[2])
     title = f"{results['name']}, difference to the others on the same items: mean [95 % interval]"
     notes = _notes(comparison, keys, first, twin)
     headings = ("", titles[0], f"{first} better on", "p", *titles[1:])
@@ -63,7 +63,7 @@ def with_interval(entry: Mapping[str, Any] | None, metric: str) -> str:
     size = abs(entry["mean"]) if entry["low"] is None else (entry["high"] - entry["low"]) / 2
     places = 2 if metric in UNITS else 4
     if 0 < size < math.inf:
-        # Two digits of the interval's half, one of decibels.
+        # Two digits of the interval's half, one of decibels and per cent.
         places = min(max(places, (metric not in UNITS) - math.floor(math.log10(size))), MOST_DECIMALS)
     values = (entry[name] for name in ("mean", "low", "high"))
     mean, *ends = (f"{value:+.{places}f}" for value in values if value is not None)

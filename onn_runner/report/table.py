@@ -9,7 +9,9 @@ from typing import Any
 
 from onn_runner.report.results import best_start, divergences
 
-UNITS = {"psnr": "dB", "snr": "dB"}
+SHARES = ("accuracy", "top5", "f1", "balanced_accuracy", "ece")
+"""Metrics in per cent."""
+UNITS = {"psnr": "dB", "snr": "dB"} | dict.fromkeys(SHARES, "%")
 PARTS = {"test": "", "photo": "whole ", "fitted": "train "}
 
 
@@ -25,7 +27,7 @@ class Table:
 
 
 def decimals(value: float, metric: str) -> int:
-    """Two for decibels, else four, or as many as three significant digits need: 0.8012, 0.00271."""
+    """Two for decibels and per cent, else four, or as many as three significant digits need: 0.8012, 0.00271."""
     if metric in UNITS or value == 0 or not math.isfinite(value):
         return 2
     return max(4, 2 - math.floor(math.log10(abs(value)))) if abs(value) < 100 else 1
@@ -69,7 +71,12 @@ def heading(key: str, better: bool | None) -> str:
     part, _, metric = key.partition("/")
     unit = f" [{UNITS[metric]}]" if metric in UNITS else ""
     arrow = "" if better is None else (" ↑" if better else " ↓")
-    return f"{PARTS.get(part, part + ' ')}{metric.upper()}{unit}{arrow}"
+    return f"{PARTS.get(part, part + ' ')}{words(metric)}{unit}{arrow}"
+
+
+def words(metric: str) -> str:
+    """`BALANCED ACCURACY`"""
+    return metric.upper().replace("_", " ")
 
 
 def build(results: Mapping[str, Any]) -> Table:

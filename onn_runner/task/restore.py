@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ class Restore:
     data_range: Sequence[float] = (0.0, 1.0)
     """Of the targets' values: what SSIM refers to, and what pictures show from black to white."""
     criterion: Loss = field(init=False, repr=False)
+    of_classes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not _is_range(self.data_range):

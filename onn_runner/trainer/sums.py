@@ -49,7 +49,7 @@ class Sums:
         if not self.step:
             return {}
         plain: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
-        return plain | {"metrics": {name: metric.items().clone() for name, metric in self.metrics.items()}}
+        return plain | {"metrics": {name: metric.kept().clone() for name, metric in self.metrics.items()}}
 
     def load(self, state: dict[str, Any]) -> None:
         self.clear()
@@ -58,4 +58,4 @@ class Sums:
         for name in NUMBERS:
             setattr(self, name, state[name])
         for name, values in state["metrics"].items():
-            self.metrics[name].values.append(values)
+            self.metrics[name].load(values)
