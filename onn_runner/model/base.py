@@ -30,6 +30,8 @@ class LayerSpec:
     groups: int = 1
     transposed: bool = False
     """y[o,p] sums over all c, i, t with p = i stride + t dilation - what is cropped before: larger by `stride`."""
+    output_padding: tuple[int, ...] | None = None
+    """Of a transposed layer with numbers for `padding`: positions cropped less behind, one number per axis."""
     bias: bool = True
     """False: none is added; what a norm that follows would take away."""
     norm: Literal["batch"] | None = None
@@ -71,6 +73,8 @@ class Layer(nn.Module):
     spec: LayerSpec
     output_bound: tuple[float, float] | None
     """The range of the activation, None where unbounded: the next layer's `input_bound`."""
+    grows: bool = False
+    """Whether it gives products or powers of what it sees, and neither a norm nor its activation bounds them."""
 
     def forward(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -97,8 +101,15 @@ class Layer(nn.Module):
         raise Unrepresentable(f"{type(self).__name__} does not say how a convolution would start it")
 
     def decay_groups(self) -> dict[str, str]:
-        """Parameter name -> its group for the optimizer: 'weight', 'bias', 'norm' or 'quadratic'."""
+        """Parameter name -> its group for the optimizer.
+
+        'weight', 'bias', 'norm', 'quadratic' or 'undecayed', a bias that stands for a number other than 0.
+        """
         raise NotImplementedError
+
+    def terms(self) -> dict[str, str]:
+        """Parameter name -> the term of the neuron's formula that it belongs to; empty where that is one only."""
+        return {}
 
 
 Factory = Callable[[LayerSpec], Layer]

@@ -53,6 +53,17 @@ def _check_padding(spec: LayerSpec, where: str) -> None:
         raise ConfigError(
             f"{where}: padding (={spec.padding}) must be 'same', 'valid' or {spec.dims} numbers of at least 0"
         )
+    extra = spec.output_padding
+    if extra is None:
+        return
+    if not spec.transposed or isinstance(spec.padding, str):
+        raise ConfigError(f"{where}: output_padding (={extra}) is of transposed layers with numbers for padding only")
+    limits = map(max, zip(spec.stride, spec.dilation, strict=True))
+    if len(extra) != spec.dims or not all(0 <= more < limit for more, limit in zip(extra, limits, strict=False)):
+        raise ConfigError(
+            f"{where}: output_padding (={extra}) must be {spec.dims} numbers from 0 on, each smaller than the stride "
+            "or the dilation"
+        )
 
 
 def amounts(spec: LayerSpec) -> tuple[tuple[int, int], ...]:
@@ -64,7 +75,8 @@ def amounts(spec: LayerSpec) -> tuple[tuple[int, int], ...]:
     if spec.padding == "valid":
         return ((0, 0),) * spec.dims
     if spec.padding != "same":
-        return tuple((int(p), int(p)) for p in spec.padding)
+        extra = spec.output_padding or (0,) * spec.dims
+        return tuple((int(p), int(p) - more) for p, more in zip(spec.padding, extra, strict=True))
     totals = [d * (k - 1) for d, k in zip(spec.dilation, spec.kernel_size, strict=True)]
     if spec.transposed:
         totals = [total + 1 - stride for total, stride in zip(totals, spec.stride, strict=True)]

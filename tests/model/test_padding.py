@@ -72,6 +72,13 @@ REFUSED = {
     r"unknown padding 'sam'. Did you mean same": {"padding": "sam"},
     r"padding \(=\(-1, 0\)\) must be": {"padding": (-1, 0)},
     r"padding \(=\(1,\)\) must be 'same', 'valid' or 2 numbers": {"padding": (1,)},
+    r"output_padding \(=\(1, 0\)\) is of transposed layers with numbers for padding only": {"output_padding": (1, 0)},
+    r"output_padding \(=\(1, 2\)\) must be 2 numbers from 0 on, each smaller than the stride": {
+        "transposed": True,
+        "padding": (0, 0),
+        "stride": (2, 2),
+        "output_padding": (1, 2),
+    },
     r"a transposed layer crops its output .* padding_mode \(=reflect\) has no meaning; use padding_mode=zeros": {
         "transposed": True,
         "padding_mode": "reflect",

@@ -34,6 +34,20 @@ GEOMETRIES: dict[str, dict[str, Any]] = {
     "more neurons": {"size": (3, 2), "kernel_size": (3, 3), "stride": (2, 2), "groups": 2, "out_channels": 6},
     "valid": {"size": (3, 2), "kernel_size": (3, 4), "stride": (2, 3), "padding": "valid"},
     "explicit": {"size": (3, 4), "kernel_size": (4, 3), "stride": (2, 2), "padding": (2, 1)},
+    "output padding": {
+        "size": (3, 4),
+        "kernel_size": (4, 3),
+        "stride": (2, 2),
+        "padding": (2, 1),
+        "output_padding": (1, 0),
+    },
+    "output padding beyond the taps": {
+        "size": (3, 4),
+        "kernel_size": (3, 1),
+        "stride": (2, 2),
+        "padding": (0, 0),
+        "output_padding": (1, 1),
+    },
     "one position": {"size": (1, 1), "kernel_size": (3, 2), "stride": (2, 2)},
     "3d": {"size": (2, 3, 2), "kernel_size": (2, 3, 1), "stride": (2, 1, 2)},
 }
@@ -50,7 +64,7 @@ def crops(spec: LayerSpec) -> list[tuple[int, int]]:
     if spec.padding == "valid":
         return [(0, 0)] * spec.dims
     if spec.padding != "same":
-        return [(p, p) for p in spec.padding]
+        return [(p, p - o) for p, o in zip(spec.padding, spec.output_padding or (0,) * spec.dims, strict=True)]
     totals = [d * (k - 1) + 1 - s for d, k, s in zip(spec.dilation, spec.kernel_size, spec.stride, strict=True)]
     return [(total // 2, total - total // 2) if total > 0 else (0, total) for total in totals]
 
