@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from onn_runner.errors import ConfigError, unknown
+from onn_runner.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,12 @@ def without(units: Sequence[Unit], removed: object) -> list[Unit]:
     """The units that remain. Raises ConfigError for a name that is none of a removable unit's."""
     if isinstance(removed, str) or not isinstance(removed, Collection):
         raise ConfigError(f"network.removed (={removed}) must be a list of names, such as [{units[-1].name}]")
-    removable = [unit.name for unit in units if unit.removable]
+    names = ", ".join(unit.name for unit in units if unit.removable)
+    options = f"what can be left out: {names}" if names else "nothing can be left out here"
     known = {unit.name: unit for unit in units}
     for name in removed:
         if name not in known:
-            raise unknown("name in network.removed:", str(name), removable)
+            raise ConfigError(f"network.removed holds {name}, which is no layer or block here; {options}")
         if not known[name].removable:
-            raise ConfigError(
-                f"network.removed holds {name}: {known[name].stays_because}; "
-                + (f"what can be left out: {', '.join(removable)}" if removable else "nothing can be left out here")
-            )
+            raise ConfigError(f"network.removed holds {name}: {known[name].stays_because}; {options}")
     return [unit for unit in units if unit.name not in removed]
