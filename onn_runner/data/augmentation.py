@@ -33,7 +33,9 @@ class Augmentation:
     def __init__(self, transforms: object, example: Tensor) -> None:
         if transforms is None:
             transforms = []
-        listed = transforms if isinstance(transforms, Sequence) and not isinstance(transforms, str) else [transforms]
+        listed: Sequence[Any] = (
+            transforms if isinstance(transforms, Sequence) and not isinstance(transforms, str) else [transforms]
+        )
         for number, transform in enumerate(listed):
             if not callable(transform):
                 raise ConfigError(f"{KEY}[{number}] (={transform!r}) is no transform: write one as {EXAMPLE}")

@@ -38,7 +38,7 @@ class Cifar10(Labelled):
         items: int | None = None,
         colour: bool | None = None,
         standardise: object = STANDARDISE_10,
-        transforms: object = None,
+        transforms: object = (),
         seed: int = 0,
     ) -> None:
         folder = FILES_10.folder(path, download)
@@ -73,7 +73,7 @@ class Cifar100(Labelled):
         items: int | None = None,
         colour: bool | None = None,
         standardise: object = STANDARDISE_100,
-        transforms: object = None,
+        transforms: object = (),
         seed: int = 0,
     ) -> None:
         how = choice("data.labels", labels, ("fine", "coarse"))

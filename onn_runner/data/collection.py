@@ -171,7 +171,7 @@ class Collection(Degraded):
         if self.files.others:
             lines.append(f"{self.files.others} other files passed over")
         if self._bad:
-            lines.append(f"{len(self._bad)} left out (data.skip_bad=true): {_reasons(self._bad)}")
+            lines.append(f"{len(self._bad)} left out (data.skip_bad=true): {reasons(self._bad)}")
         return [*lines, *self._remarks()]
 
     def _remarks(self) -> list[str]:
@@ -227,13 +227,14 @@ def _refuse_bad(files: Files, bad: Sequence[tuple[str, str]], skipping: bool) ->
     total = len(files.names) + len(files.bad)
     if bad and not skipping:
         raise ConfigError(
-            f"{files.key} (={files.origin}): {len(bad)} of {total} images cannot be used: {_reasons(bad)}. "
+            f"{files.key} (={files.origin}): {len(bad)} of {total} images cannot be used: {reasons(bad)}. "
             "Repair them or take them out, or leave them out with data.skip_bad=true"
         )
     if len(bad) == total:
-        raise ConfigError(f"{files.key} (={files.origin}): none of its {total} images can be used: {_reasons(bad)}")
+        raise ConfigError(f"{files.key} (={files.origin}): none of its {total} images can be used: {reasons(bad)}")
 
 
-def _reasons(bad: Sequence[tuple[str, str]]) -> str:
+def reasons(bad: Sequence[tuple[str, str]]) -> str:
+    """The first names with why they cannot be used, and how many more there are."""
     more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return "; ".join(f"{name} {reason}" for name, reason in bad[:NAMED]) + more

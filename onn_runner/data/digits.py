@@ -20,7 +20,7 @@ class Digits(Labelled):
         items: int | None = None,
         colour: bool | None = None,
         standardise: object = None,
-        transforms: object = None,
+        transforms: object = (),
         seed: int = 0,
     ) -> None:
         from sklearn.datasets import load_digits

@@ -34,7 +34,7 @@ class FashionMnist(MnistFiles):
         items: int | None = None,
         colour: bool | None = None,
         standardise: object = STANDARDISE,
-        transforms: object = None,
+        transforms: object = (),
         seed: int = 0,
     ) -> None:
         super().__init__(

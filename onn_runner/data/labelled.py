@@ -58,7 +58,7 @@ class Labelled:
         items: object = None,
         colour: object = None,
         standardise: object = None,
-        transforms: object = None,
+        transforms: object = (),
         seed: object = 0,
     ) -> None:
         self.seed = whole_number("data.seed", seed, least=0)

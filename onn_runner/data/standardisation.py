@@ -95,13 +95,15 @@ def _stacks(pictures: Tensor | list[Tensor]) -> list[Tensor]:
 
 
 def _numbers(chosen: object, part: object) -> tuple[float, ...]:
-    numbers = part if isinstance(part, Sequence) and not isinstance(part, str) else [part]
-    for number in numbers:
+    given: Sequence[object] = part if isinstance(part, Sequence) and not isinstance(part, str) else [part]
+    numbers = []
+    for number in given:
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise refuse(KEY, _plain(chosen), WANTED)
+        numbers.append(float(number))
     if not numbers:
         raise refuse(KEY, _plain(chosen), WANTED)
-    return tuple(float(number) for number in numbers)
+    return tuple(numbers)
 
 
 def _plain(chosen: object) -> object:
