@@ -124,6 +124,13 @@ def _empty_array(kind: object, shape: object, code: object) -> Any:
     return np.ndarray.__new__(np.ndarray, (0,), np.int8)
 
 
+def _full_array(buffer: bytes, kind: Any, shape: tuple[int, ...], order: Any, axes: object = None) -> Any:
+    """How newer files hold arrays; `axes` of those that are neither in C's nor in Fortran's order."""
+    if axes is not None:
+        raise pickle.UnpicklingError("its arrays are neither in C's nor in Fortran's order")
+    return np.frombuffer(buffer, kind).reshape(shape, order=order)
+
+
 def _type(name: str, align: object, copy: object) -> Any:
     """The authors' files say 0 and 1, which numpy takes no longer."""
     return np.dtype(name, align=bool(align), copy=bool(copy))
@@ -137,7 +144,9 @@ def _bytes(text: str, encoding: object) -> bytes:
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _empty_array,
     ("numpy._core.multiarray", "_reconstruct"): _empty_array,
-    ("numpy", "ndarray"): np.ndarray,
+    ("numpy._core.numeric", "_frombuffer"): _full_array,
+    # Named in files as what _reconstruct makes; as a function it could be asked for an array of any size.
+    ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): _type,
     ("_codecs", "encode"): _bytes,
 }

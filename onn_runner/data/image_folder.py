@@ -81,7 +81,7 @@ class ImageFolder(Labelled):
         if self._bad:
             lines.append(f"{len(self._bad)} left out (data.skip_bad=true): {reasons(self._bad)}")
         if alike := len(self._found) - len({found.digest for found in self._found}):
-            lines.append(f"{alike} pictures are the same as another one: on two sides of a fold they flatter")
+            lines.append(f"pictures that are the same as another one, which flatters on two sides of a fold: {alike}")
         noted: dict[str, list[str]] = {}
         for found in self._found:
             if found.note:
