@@ -80,7 +80,6 @@ class Labelled:
         self.augmentation = Augmentation(transforms, pictures.take([0])[0])
         self.data_range = self.standardise.data_range
         self.shape = Shape(input=pictures.shape, target=(len(self.classes),))
-        self._targets = torch.tensor(self.labels, dtype=torch.int64).unbind()
 
     def _trained_on(self) -> list[int]:
         """All but the test part."""
@@ -107,9 +106,10 @@ class Labelled:
         if not isinstance(pictures, Tensor) and len({picture.dtype for picture in pictures}) == 1:
             pictures = torch.stack(pictures)
         inputs = self.standardise(pictures) if isinstance(pictures, Tensor) else list(map(self.standardise, pictures))
+        targets = torch.tensor([self.labels[index] for index in indices], dtype=torch.int64)
         return [
-            Item(input=value, target=self._targets[index], index=index)
-            for value, index in zip(inputs, indices, strict=True)
+            Item(input=value, target=target, index=index)
+            for value, target, index in zip(inputs, targets, indices, strict=True)
         ]
 
     def describe(self) -> list[str]:
