@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,24 @@ def _against(
             )
         ours, others = ([value for _, value in items[key]] for items in (mine, theirs))
         found[key] = differences(fold.index, ours, others, _groups(key, names, fold, source))
+    return found
+
+
+def with_parts(
+    scored: Scored, ours: Mapping[str, float], others: Mapping[str, Mapping[str, float]], fold: Fold
+) -> Scored:
+    """`scored` with the scores that a whole part has and no item (F1, AUROC): one difference for the fold.
+
+    `others`: name of a twin or baseline -> its scores of the fold, as `ours`.
+    """
+    found = {}
+    for name, items in scored.items():
+        rest = {key: ours[key] - value for key, value in others[name].items() if key in ours and key not in items}
+        found[name] = dict(items) | {
+            key: Differences(fold.index, {}, 0, whole=difference)
+            for key, difference in rest.items()
+            if math.isfinite(difference) and not key.endswith("/loss")
+        }
     return found
 
 

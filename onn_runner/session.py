@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from onn_runner import storage
-from onn_runner.comparison import Scored, compared, fold_differences, gone
+from onn_runner.comparison import Scored, compared, fold_differences, gone, with_parts
 from onn_runner.errors import Interrupted, OnnRunnerError, RunError, out_of_memory
 from onn_runner.illustration import draw_fold, draw_run
 from onn_runner.overview import Shown
@@ -178,10 +178,14 @@ class Session:
 
     def _compare(self, fold: Fold, folder: Path) -> None:
         """The model's scores of the fold's items against the twin's and the baselines', where there are such scores."""
-        if self.results[fold.index].best is None:
+        best = self.results[fold.index].best
+        if best is None:
             return
+        means = dict(self.baselines[fold.index])
         others = dict.fromkeys(self.baselines[fold.index], folder / "baseline_items.csv")
         twin = self.twins.get(fold.index)
         if self.experiment.twin is not None and twin is not None and twin.best is not None:
             others = {self.experiment.twin.name: folder / TWIN / "test_items.csv", **others}
-        self.differences[fold.index] = fold_differences(folder / "test_items.csv", others, fold, self.experiment.source)
+            means[self.experiment.twin.name] = twin.best.test
+        found = fold_differences(folder / "test_items.csv", others, fold, self.experiment.source)
+        self.differences[fold.index] = with_parts(found, best.test, means, fold)

@@ -32,6 +32,7 @@ FLOORS = {
     "task": 6,
     "report": 7,
     "trainer": 7,
+    "class_pictures": 8,
     "comparison": 8,
     "construct": 8,
     "crossvalidation": 8,
@@ -45,7 +46,7 @@ FLOORS = {
 }
 SAME_PLACE = [
     {
-        *("comparison", "construct", "crossvalidation", "experiment", "illustration"),
+        *("class_pictures", "comparison", "construct", "crossvalidation", "experiment", "illustration"),
         *("operator_sets", "overview", "resumption", "session"),
     },
     {"checks", "errors", "seeding", "storage", "__init__"},

@@ -40,9 +40,17 @@ def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, u
     entries = {key: scores[key][part] for key in keys if key in scores}
     first = entries.get(keys[0], {"n": 0, "better": None})
     count = first["n"] or max((entry["n"] for entry in entries.values()), default=0)
-    better = "-" if first["better"] is None else f"{first['better']} of {first['n']}"
+    better = _counts(first) if first["n"] and first["better"] is not None else "-"
     main, *others = (with_interval(entries.get(key), key.partition("/")[2]) for key in keys)
     return (f"to {name} ({_counted(count, unit)})", main, better, _probability(first.get("p")), *others)
+
+
+def _counts(entry: Mapping[str, Any]) -> str:
+    """`14 of 17`; where some are equal (a class is right or wrong) `92, worse on 59 of 1797`."""
+    better, count = entry["better"], entry["n"]
+    # Results of earlier versions do not count both.
+    worse = entry.get("worse", count - better)
+    return f"{better} of {count}" if better + worse == count else f"{better}, worse on {worse} of {count}"
 
 
 def _counted(count: int, unit: str) -> str:
@@ -90,6 +98,8 @@ def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str, twin:
         notes.append("training scores over folds that share training items have no interval")
     if any(entry["groups"]["n"] == 1 for entry in every):
         notes.append(f"one {one} has no interval")
+    if any(entry["groups"]["n"] == 0 < entry["folds"]["n"] for entry in every):
+        notes.append(f"scores that only a whole part has, and no {one}, are compared over folds")
     if any(entry["n"] == 1 for entry in over_folds):
         notes.append("one fold has no interval")
     for name, scores in comparison["to"].items():

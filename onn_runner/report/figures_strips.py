@@ -82,7 +82,7 @@ def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float])
     top = TITLE
     for item, error, height in zip(items, errors, heights, strict=True):
         _words(figure, item, top, _notes(item))
-        panels = [_picture(values, data_range) for values in (item.input, item.output, item.target)]
+        panels = [picture(values, data_range) for values in (item.input, item.output, item.target)]
         for column, values in enumerate(panels):
             _place(sheet, values, (TEXT + column * (panel + GAP), top, panel, height))
         shown = np.ma.masked_invalid(_reduced(error[None])[0])
@@ -148,7 +148,7 @@ def _notes(item: Strip) -> list[str]:
     return notes
 
 
-def _picture(values: Array, data_range: tuple[float, float]) -> npt.NDArray[np.float64]:
+def picture(values: Array, data_range: tuple[float, float]) -> npt.NDArray[np.float64]:
     """[C, *S] -> [H, W, 3] in [0, 1]; values that are not finite are cyan."""
     low, high = data_range
     values = _reduced(_shown(values)).astype(np.float64)

@@ -32,6 +32,8 @@ class Differences:
     """Photograph -> sum of its items' differences, and how many there are."""
     left_out: int
     """Items without a finite difference: a score is not defined, or infinite (the PSNR of a perfect prediction)."""
+    whole: float | None = None
+    """Of a score that no item has, but the fold's part as a whole; `groups` is empty then."""
 
 
 def differences(
@@ -54,11 +56,11 @@ def differences(
 
 
 def compare(parts: Sequence[Differences], *, ratio: float | None, higher: bool | None) -> dict[str, Any]:
-    """`groups` and `folds`: mean, low and high of the 95 % interval, n, better; and the number of items.
+    """`groups` and `folds`: mean, low and high of the 95 % interval, n, better, worse; and the number of items.
 
     `parts`: one a fold, repeats included. `ratio`: test items over training items of a fold, 0 where the folds share no
-    training items; None: no interval over folds. `higher`: whether a higher score is better; None: `better` is not
-    counted. Low, high and p are None where there is one group or one fold.
+    training items; None: no interval over folds. `higher`: whether a higher score is better; None: neither is counted,
+    equal ones are in none of both. Low, high and p are None where there is one group or one fold.
     The p-value is of the signed-rank test over groups, not adjusted for the number of metrics and methods compared.
     """
     pooled: dict[str, tuple[float, int]] = {}
@@ -67,17 +69,19 @@ def compare(parts: Sequence[Differences], *, ratio: float | None, higher: bool |
             before, number = pooled.get(group, (0.0, 0))
             pooled[group] = (before + total, number + count)
     by_group = np.array([total / count for total, count in pooled.values()])
-    by_fold = np.array([_mean(part) for part in parts if part.groups])
+    by_fold = np.array([_mean(part) for part in parts if part.groups or part.whole is not None])
     return {
         "items": sum(count for _, count in pooled.values()),
         "left_out": sum(part.left_out for part in parts),
-        "groups": _interval(by_group, 0.0) | {"better": _better(by_group, higher), "p": signed_rank(by_group)},
-        "folds": _interval(by_fold, ratio) | {"better": _better(by_fold, higher), "ratio": ratio},
+        "groups": _interval(by_group, 0.0) | _counts(by_group, higher) | {"p": signed_rank(by_group)},
+        "folds": _interval(by_fold, ratio) | _counts(by_fold, higher) | {"ratio": ratio},
     }
 
 
 def _mean(part: Differences) -> float:
     """Over the fold's items, as the table's rows."""
+    if part.whole is not None:
+        return part.whole
     return math.fsum(total for total, _ in part.groups.values()) / sum(count for _, count in part.groups.values())
 
 
@@ -94,10 +98,12 @@ def _interval(values: NDArray[np.float64], ratio: float | None) -> dict[str, Any
     return {"mean": mean, "low": mean - half, "high": mean + half, "n": count}
 
 
-def _better(values: NDArray[np.float64], higher: bool | None) -> int | None:
+def _counts(values: NDArray[np.float64], higher: bool | None) -> dict[str, int | None]:
+    """How many differences speak for us, and how many against."""
     if higher is None:
-        return None
-    return int(((values > 0) if higher else (values < 0)).sum())
+        return {"better": None, "worse": None}
+    more, less = int((values > 0).sum()), int((values < 0).sum())
+    return {"better": more, "worse": less} if higher else {"better": less, "worse": more}
 
 
 def signed_rank(values: NDArray[np.float64]) -> float | None:

@@ -99,7 +99,7 @@ class Classify:
         chances, guesses = output.prediction.softmax(1).max(1)
         words, right = [], []
         for chance, guess, true in zip(chances.tolist(), guesses.tolist(), output.target.tolist(), strict=True):
-            words.append((f"{self.classes[guess]} {chance:.0%}", f"is {self.classes[true]}"))
+            words.append((f"{self.classes[guess]}, {100 * chance:.0f} %", f"is {self.classes[true]}"))
             right.append(guess == true)
         shown = ((inputs.detach().float().cpu() - low) / (high - low)).clamp(0, 1)
         return {"predicted_and_true_class": captioned(shown, words, right=right)}

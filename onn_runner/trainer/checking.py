@@ -51,7 +51,8 @@ class EveryCheck(Checks):
 
     def look(self, split: str, batch: Batch) -> None:
         source = self.job.source
-        shapes = {"input": source.shape.input, "target": source.shape.target}
+        classes = getattr(source, "classes", None)
+        shapes = {"input": source.shape.input, "target": source.shape.target if classes is None else ()}
         for name, shape in shapes.items():
             values: Tensor = batch[name]
             if split != "photo" and tuple(values.shape[1:]) != tuple(shape):
@@ -61,7 +62,10 @@ class EveryCheck(Checks):
                 )
             if not bool(values.isfinite().all()):
                 raise NonFiniteError(f"{split} {name}s are not finite", layer=f"the data ({_items(batch, values)})")
-            self._range(split, name, values)
+            if name == "target" and classes is not None:
+                _classes(split, values, len(classes))
+            else:
+                self._range(split, name, values)
 
     def _range(self, split: str, name: str, values: Tensor) -> None:
         """Targets lie in the range; noise may carry inputs beyond it, but not by more than its width."""
@@ -143,6 +147,15 @@ def _anomalies() -> Iterator[None]:
         raise NonFiniteError(f"{str(error).splitlines()[0].rstrip('.')}{line}") from error
     for item in caught:
         warnings.warn_explicit(item.message, item.category, item.filename, item.lineno)
+
+
+def _classes(split: str, values: Tensor, count: int) -> None:
+    """Raises RunError for targets that are no numbers of classes."""
+    if values.dtype != torch.int64 or not bool(((values >= 0) & (values < count)).all()):
+        raise RunError(
+            f"trainer.checks: targets of the {split} items are not all int64 classes from 0 to {count - 1}: the source "
+            "does not keep its word."
+        )
 
 
 def _items(batch: dict[str, Any], values: Tensor) -> str:

@@ -14,11 +14,11 @@ from onn_runner.report.figures_strips import (
     Strip,
     _error,
     _notes,
-    _picture,
     _reduced,
     _scale,
     _shown,
     _signal_notes,
+    picture,
     strips,
 )
 
@@ -90,7 +90,7 @@ def test_the_scale_covers_all_but_single_errors():
 
 def test_values_are_shown_in_the_data_range_and_bad_ones_are_marked():
     image = np.array([[[-1.0, 0.0, 1.0], [3.0, np.nan, np.inf]]], np.float32)
-    shown = _picture(image, (-1.0, 1.0))
+    shown = picture(image, (-1.0, 1.0))
     assert shown[0, :, 0].tolist() == [0.0, 0.5, 1.0]
     assert shown[1, 0].tolist() == [1.0, 1.0, 1.0]
     assert shown[1, 1].tolist() == shown[1, 2].tolist() == list(BAD)

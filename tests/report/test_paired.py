@@ -70,8 +70,8 @@ def test_items_without_a_finite_difference_are_left_out_and_counted():
 
 def test_a_single_group_or_fold_has_a_mean_and_no_interval():
     found = parts_of([("a", 2.0, 1.5), ("a", 2.0, 1.0)])
-    assert found["groups"] == {"mean": 0.75, "low": None, "high": None, "n": 1, "better": 1, "p": None}
-    assert found["folds"] == {"mean": 0.75, "low": None, "high": None, "n": 1, "better": 1, "ratio": 0.5}
+    assert found["groups"] == {"mean": 0.75, "low": None, "high": None, "n": 1, "better": 1, "worse": 0, "p": None}
+    assert found["folds"] == {"mean": 0.75, "low": None, "high": None, "n": 1, "better": 1, "worse": 0, "ratio": 0.5}
 
 
 @pytest.mark.parametrize("rows", [[], [("a", math.nan, 1.0)]])
@@ -87,11 +87,20 @@ def test_better_follows_the_metrics_direction():
     assert parts_of(rows, higher=True)["groups"]["better"] == 1
     assert parts_of(rows, higher=False)["groups"]["better"] == 2
     assert parts_of(rows, higher=None)["groups"]["better"] is None
+    assert [parts_of(rows, higher=higher)["groups"]["worse"] for higher in (True, False, None)] == [2, 1, None]
+
+
+def test_scores_of_whole_parts_are_compared_by_fold_alone():
+    parts = [paired.Differences(fold, {}, 0, whole=value) for fold, value in enumerate((1.0, 2.0, -1.5))]
+    found = paired.compare(parts, ratio=0.5, higher=True)
+    assert (found["items"], found["groups"]["n"], found["groups"]["mean"]) == (0, 0, None)
+    assert (found["folds"]["n"], found["folds"]["mean"], found["folds"]["better"]) == (3, 0.5, 2)
+    assert found["folds"]["low"] < found["folds"]["mean"] < found["folds"]["high"]
 
 
 def test_equal_methods_do_not_differ():
     found = parts_of([(name, 1.0, 1.0) for name in "abcd"])
-    assert found["groups"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 4, "better": 0, "p": 1.0}
+    assert found["groups"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 4, "better": 0, "worse": 0, "p": 1.0}
 
 
 def test_the_signed_rank_test_is_exact_for_few_photographs():
