@@ -1,4 +1,4 @@
-"""Pictures of a trained fold and of a run: image strips, learned nodal functions, their arguments, learning curves."""
+"""Pictures of a trained fold and of a run: image strips, classes, learned nodal functions, learning curves."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from onn_runner import storage
+from onn_runner.class_pictures import class_pictures
 from onn_runner.errors import Interrupted, RunError
 from onn_runner.partition.split import whole_groups
 from onn_runner.report.ranking import Choice, chosen, ranking, read_items
@@ -69,7 +70,7 @@ def draw_fold(job: FoldJob, result: FoldResult, reporter: Reporter) -> None:
             drawn = _FoldPictures(job, best.start, f"fold {job.fold.index}, best epoch {best.best_epoch}").all()
         _keep(folder, drawn, made_of)
         if job.settings.tensorboard:
-            _write_events(folder, drawn, best.best_epoch or 0)
+            write_events(folder, drawn, best.best_epoch or 0)
 
 
 def draw_run(run: Path, below: str, *, name: str, monitor: str, folds: Sequence[int], reporter: Reporter) -> None:
@@ -127,7 +128,7 @@ def _keep(folder: Path, pictures: Mapping[str, bytes], made_of: str) -> None:
     storage.write_json(folder / RECORD, {"made_of": made_of, "files": [f"{name}.png" for name in pictures]})
 
 
-def _write_events(folder: Path, pictures: Mapping[str, bytes], epoch: int) -> None:
+def write_events(folder: Path, pictures: Mapping[str, bytes], epoch: int) -> None:
     """The same for TensorBoard, in place of what an earlier process wrote: neither doubled nor lost by resuming."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from torch.utils.tensorboard import SummaryWriter
@@ -169,10 +170,11 @@ class _FoldPictures:
             ("photo", "strips_whole", "whole originals of the test part", lambda: job.source.whole(groups)),
             ("fitted", "strips_training", "training items", lambda: job.source.fixed(job.fold.train)),
         ]
-        for split, name, words, view in parts:
-            picture = self._strips(tables.get(split, []), words, view)
+        for split, name, shown, view in parts:
+            picture = self._strips(tables.get(split, []), shown, view)
             if picture is not None:
                 pictures[name] = picture
+        pictures |= class_pictures(job, self.engine, self.title)
         after = self._layers()
         if after:
             from onn_runner.report.figures_nodal import arguments, nodal_functions
@@ -182,7 +184,7 @@ class _FoldPictures:
         return pictures
 
     def _strips(
-        self, rows: Sequence[tuple[str, Mapping[str, float]]], words: str, view: Callable[[], Dataset[Any] | None]
+        self, rows: Sequence[tuple[str, Mapping[str, float]]], shown: str, view: Callable[[], Dataset[Any] | None]
     ) -> bytes | None:
         metric = ranking(rows, self.monitor.key.partition("/")[2], self.metrics)
         dataset = view() if metric is not None else None
@@ -194,7 +196,7 @@ class _FoldPictures:
             return None
         from onn_runner.report.figures_strips import strips
 
-        title = f"{words[0].upper()}{words[1:]}, {self.title}: worst to best {_label(metric)} of {len(rows)}"
+        title = f"{shown[0].upper()}{shown[1:]}, {self.title}: worst to best {_label(metric)} of {len(rows)}"
         return strips([strip for strip in found if strip], title=title, data_range=self.job.source.data_range)
 
     def _strip(self, dataset: Dataset[Any], choice: Choice, metric: str) -> Strip | None:

@@ -1,0 +1,92 @@
+"""What the best weights of a fold take its items for, as pictures: confusions, calibration, confident mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from onn_runner.metric.classification import BINS, Ece
+from onn_runner.trainer import batches
+from onn_runner.trainer.engine import Engine
+from onn_runner.trainer.job import FoldJob
+
+if TYPE_CHECKING:
+    from onn_runner.report.figures_classes import Mistake
+
+SHOWN = 12
+"""Mistakes that are drawn."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of the items that are scored, in the order of their part."""
+
+    indices: Sequence[int]
+    """The items' numbers in the source."""
+    logits: Tensor  # [N, K] float32
+    target: Tensor  # [N]
+
+
+def predictions(job: FoldJob, engine: Engine, part: Sequence[int]) -> Predictions:
+    """Of the items of a part that are scored."""
+    view, logits, target = job.source.fixed(part), [], []
+    order = job.limited(batches.in_order(len(part), job.settings.eval_batch_size))
+    with torch.no_grad():
+        for positions in order:
+            output = job.task.eval_step(engine.evaluating, batches.collate(view, positions, engine.device))
+            logits.append(output.prediction.float().cpu())
+            target.append(output.target.cpu())
+    indices = [part[position] for positions in order for position in positions]
+    return Predictions(indices, torch.cat(logits), torch.cat(target))
+
+
+def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]:
+    """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes."""
+    classes = getattr(job.source, "classes", None)
+    part, words = (job.fold.test, "test items") if job.fold.test else (job.fold.train, "training items")
+    if classes is None or not getattr(job.task, "of_classes", False):
+        return {}
+    from onn_runner.report.figures_classes import confusion_matrix, mistakes, reliability
+
+    found = predictions(job, engine, part)
+    chances = found.logits.softmax(1)
+    confidence, predicted = chances.max(1)
+    correct = predicted == found.target
+    pairs = (found.target * len(classes) + predicted).bincount(minlength=len(classes) ** 2)
+    error = Ece()
+    error.update(found.logits, found.target)
+    drawn = {
+        "confusion_matrix": confusion_matrix(
+            pairs.reshape(len(classes), -1).numpy(), classes, title=f"Confusions of {words}, {title}"
+        ),
+        "reliability": reliability(
+            confidence.numpy(), correct.numpy(), bins=BINS, error=error.value(), title=f"Calibration, {title}"
+        ),
+    }
+    order = confidence.masked_fill(correct, -1).argsort(descending=True, stable=True)[:SHOWN].tolist()
+    wrong = [_mistake(job, found, chances, place) for place in order if not correct[place]]
+    if wrong and wrong[0].input.ndim in (2, 3):
+        every = int((~correct).sum())
+        told = f"The {len(wrong)} most confident of {every} mistakes" if every > len(wrong) else "All mistakes"
+        drawn["mistakes"] = mistakes(wrong, title=f"{told}, {title}", data_range=job.source.data_range)
+    return drawn
+
+
+def _mistake(job: FoldJob, found: Predictions, chances: Tensor, place: int) -> Mistake:
+    from onn_runner.report.figures_classes import Mistake
+
+    index, true, guess = found.indices[place], int(found.target[place]), int(chances[place].argmax())
+    names: Sequence[str] = job.source.classes  # type: ignore[attr-defined]
+    item = job.source.fixed([index])[0]
+    return Mistake(
+        name=job.source.names[index],
+        input=item["input"].numpy(),
+        predicted=names[guess],
+        probability=float(chances[place, guess]),
+        true=names[true],
+        left=float(chances[place, true]),
+    )
