@@ -122,7 +122,7 @@ def test_what_is_drawn_is_not_drawn_again_and_what_is_missing_is(copied, monkeyp
     assert {name: (folder / name).read_bytes() for name in STRIPS} == before, "the same picture to the last byte"
     assert len(list(folder.glob("events*"))) == 1
     later = replace(result, starts=(replace(result.best, best_epoch=result.best.best_epoch + 1),))
-    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    monkeypatch.setattr(illustration, "write_events", lambda *given: None)
     draw(job, later)
     assert (folder / "strips.png").read_bytes() != before["strips.png"], "more epochs have another best one"
 
@@ -139,7 +139,7 @@ def test_a_fold_without_a_finished_start_has_no_pictures(copied):
 def test_another_mean_of_epochs_is_drawn_anew(copied, monkeypatch):
     """More epochs may change the mean of the best ones, and not the best one."""
     job, result = copied
-    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    monkeypatch.setattr(illustration, "write_events", lambda *given: None)
     for averaged in ([], [1, 2], [2, 3]):
         draw(job, replace(result, starts=(replace(result.best, averaged=averaged),)))
         assert (job.folder / "pictures" / "strips.png").read_bytes() != b"kept", averaged
@@ -158,7 +158,7 @@ def test_the_strips_show_the_scored_items_of_the_best_weights(copied, monkeypatc
     monkeypatch.setattr(
         figures_strips, "strips", lambda items, *, title, data_range: seen.setdefault(title, items) and b""
     )
-    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    monkeypatch.setattr(illustration, "write_events", lambda *given: None)
     draw(job, result)
     items, wholes = seen.values()
     with (job.folder / "test_items.csv").open(newline="") as handle:
@@ -184,7 +184,7 @@ def test_training_items_have_strips_where_they_are_scored(tmp_path, monkeypatch)
     monkeypatch.setattr(
         figures_strips, "strips", lambda items, *, title, data_range: seen.setdefault(title, items) and b""
     )
-    monkeypatch.setattr(illustration, "_write_events", lambda *given: None)
+    monkeypatch.setattr(illustration, "write_events", lambda *given: None)
     assert draw(job, result) == []
     assert (job.folder / "pictures" / "strips_training.png").exists()
     (items,) = (items for title, items in seen.items() if title.startswith("Training items"))
