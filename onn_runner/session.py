@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,7 +21,7 @@ from onn_runner.overview import Shown
 from onn_runner.partition.base import Fold
 from onn_runner.report import results as reporting
 from onn_runner.report.folder import RunFolder, make
-from onn_runner.task import baseline
+from onn_runner.task import baseline, baseline_classes
 from onn_runner.trainer.fold import train_fold
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.progress import QuietReporter
@@ -162,14 +163,22 @@ class Session:
             return {}
         items = path.with_name("baseline_items.csv")
         # What is missing or damaged is scored again.
-        with contextlib.suppress(OSError, ValueError):
-            known: Mapping[str, Mapping[str, float]] = json.loads(path.read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            known = json.loads(path.read_text(encoding="utf-8"))
             if items.is_file():
-                return known
+                # JSON has no NaN.
+                return {
+                    name: {key: math.nan if value is None else value for key, value in scores.items()}
+                    for name, scores in known.items()
+                }
         self.reporter.note(f"fold {fold.index}: scoring the baselines")
-        source, clip = self.experiment.source, getattr(self.experiment.task, "clip_range", None)
+        source, metrics = self.experiment.source, self.experiment.build_metrics
         most = self.experiment.settings.most_scored
-        scored = baseline.measure(source, fold, self.experiment.build_metrics, clip=clip, most=most)
+        if getattr(source, "classes", None) is not None:
+            scored = baseline_classes.measure(source, fold, metrics, self.reporter.note, most=most)
+        else:
+            clip = getattr(self.experiment.task, "clip_range", None)
+            scored = baseline.measure(source, fold, metrics, clip=clip, most=most)
         means = {name: dict(result.means) for name, result in scored.items()}
         rows = baseline.item_rows(fold.index, scored, source, fold)
         reporting.write_table(items, baseline.ITEMS_HEADER, rows)

@@ -99,7 +99,7 @@ def _notes(comparison: Mapping[str, Any], keys: Sequence[str], first: str, twin:
     if any(entry["groups"]["n"] == 1 for entry in every):
         notes.append(f"one {one} has no interval")
     if any(entry["groups"]["n"] == 0 < entry["folds"]["n"] for entry in every):
-        notes.append(f"scores that only a whole part has, and no {one}, are compared over folds")
+        notes.append(f"scores that only a whole part has, and no {one}, are compared over folds alone (results.json)")
     if any(entry["n"] == 1 for entry in over_folds):
         notes.append("one fold has no interval")
     for name, scores in comparison["to"].items():
