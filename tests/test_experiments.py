@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from cifar_layout import write_cifar10
 from PIL import Image
 
 from onn_runner.cli.catalogue import config_folder
@@ -17,10 +18,12 @@ from onn_runner.cli.run import main
 PRESETS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
 SHIPPED = ("data.photographs=[camera,coins,moon,page]", "data.max_side=96", "partition.folds=2")
 PICTURES = ("data.patch=24", "data.patches=4")
+CIFAR = [preset for preset in PRESETS if preset.endswith("_cifar10")]
 DATA: dict[str, tuple[str, ...]] = {
     "fastonn_transform": ("data.path=pairs.h5", "partition.folds=2"),
     "onn_synthesis": ("data.max_side=96", "data.patch=24", "data.inputs=4", "data.targets=2", "partition.folds=2"),
     "self_onn_sidd": ("data.inputs=sidd/Data", *PICTURES, "partition.folds=2"),
+    **dict.fromkeys(CIFAR, ("data.path=cifar", "data.items=120")),
 }
 """Where a preset does not run on scikit-image's photographs."""
 NETWORK: dict[str, tuple[str, ...]] = {
@@ -28,6 +31,7 @@ NETWORK: dict[str, tuple[str, ...]] = {
     "debug": (),
     "self_onn_denoise": ("network.channels=[4,4,4]",),
     "self_onn_sidd": ("network.channels=[4,4,4]",),
+    **dict.fromkeys(CIFAR, ("network.width=0.0625",)),
 }
 TRAINING = ("trainer.epochs=1", "trainer.starts=1", "trainer.device=cpu", "trainer.pictures=false")
 
@@ -55,6 +59,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(clean).save(folder / f"{scene:04}_GT_SRGB_010.PNG")
         noisy = np.clip(clean + noise, 0, 255).astype(np.uint8)
         Image.fromarray(noisy).save(folder / f"{scene:04}_NOISY_SRGB_010.PNG")
+    write_cifar10(tmp_path / "cifar", training=100, test=50)
     (tmp_path / "own folder=1").mkdir()
     for number in range(4):
         Image.fromarray(picture((40, 52), number)).save(tmp_path / "own folder=1" / f"{number}.png")
