@@ -107,8 +107,7 @@ class Auroc(PartMetric):
     of_classes = True
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
-        # Probabilities round to 1 where their logarithms still differ.
-        return torch.cat([prediction.log_softmax(1), target[:, None].to(prediction.dtype)], 1)
+        return torch.cat([log_odds(prediction), target[:, None].to(prediction.dtype)], 1)
 
     def whole(self, rows: Tensor) -> float:
         scores, target = rows[:, :-1].numpy(), rows[:, -1].numpy()
@@ -120,6 +119,14 @@ class Auroc(PartMetric):
                 ranks = rankdata(scores[:, each])[inside].sum()
                 areas.append((ranks - count * (count + 1) / 2) / (count * others))
         return float(np.mean(areas)) if areas else math.nan
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log p / (1 - p) of each class, [B, K]: in the order of the probabilities, also of those that round to 1."""
+    largest = logits.argmax(1, keepdim=True)
+    others = logits.scatter(1, largest, -torch.inf).logsumexp(1, keepdim=True)
+    chances = logits.log_softmax(1)
+    return (chances - torch.log1p(-chances.exp())).scatter(1, largest, logits.gather(1, largest) - others)
 
 
 class Ece(PartMetric):

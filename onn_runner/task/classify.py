@@ -161,9 +161,7 @@ def _cutmix(alpha: float, classes: int) -> Mix:
 
     def mix(inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if inputs.ndim != 4:
-            raise ConfigError(
-                f"task.cutmix cuts rectangles out of pictures, and items have {inputs.ndim - 2} axes: use 0"
-            )
+            raise ConfigError(f"task.cutmix cuts rectangles, which items of {inputs.ndim - 2} axes do not have: use 0")
         mixed, shares = transform(inputs, target)
         return mixed, shares
 
