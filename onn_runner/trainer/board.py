@@ -18,6 +18,8 @@ class Board(Protocol):
 
     def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None: ...
 
+    def histograms(self, values: Mapping[str, Tensor], epoch: int) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -26,6 +28,9 @@ class NoBoard:
         pass
 
     def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
+        pass
+
+    def histograms(self, values: Mapping[str, Tensor], epoch: int) -> None:
         pass
 
     def close(self) -> None:
@@ -64,6 +69,14 @@ class EventBoard:
             for name, images in pictures.items():
                 # A row per item, so that panels of different items do not stand side by side.
                 self.writer.add_image(name, torch.cat(list(images), dim=-2), epoch)
+        except OSError as error:
+            raise storage.failure(self.folder, error) from error
+
+    def histograms(self, values: Mapping[str, Tensor], epoch: int) -> None:
+        try:
+            for name, numbers in values.items():
+                self.writer.add_histogram(name, numbers, epoch)
+            self.writer.flush()
         except OSError as error:
             raise storage.failure(self.folder, error) from error
 

@@ -77,6 +77,8 @@ class Settings:
     """Only the first batches of every part, to try out; None: all."""
     checks: bool = False
     """Check data, gradients, parameters and layers while training: several times slower."""
+    statistics: bool | int = False
+    """Epochs between statistics of weights and gradients; True: every epoch, False: none."""
     save_minutes: float = 10.0
     """Long epochs are also saved in their middle, so often."""
 
@@ -95,6 +97,8 @@ class Settings:
         _number("save_minutes", self.save_minutes)
         _number("quadratic_rate", self.quadratic_rate, zero=True)
         _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
+        if not isinstance(self.statistics, bool):
+            _whole("statistics", self.statistics, least=1)
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "must be true or false")

@@ -28,6 +28,7 @@ from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import Divergence, StartResult
 from onn_runner.trainer.resuming import earlier_state, tell
 from onn_runner.trainer.sums import Sums
+from onn_runner.trainer.tensor_statistics import make_statistics
 from onn_runner.trainer.testing import test_scores
 
 
@@ -69,6 +70,7 @@ class StartTraining:
         self.seconds = 0.0
         self.clock = self.saved = time.monotonic()
         self._restore()
+        self.statistics = make_statistics(job, start, self.engine, epoch=self.epoch, step=self.sums.step)
 
     @property
     def stopped_early(self) -> bool:
@@ -130,7 +132,7 @@ class StartTraining:
         engine.losses.clear()
         engine.norms.clear()
         rate = engine.rate
-        with self.checks.step(batch):
+        with self.checks.step(batch), self.statistics.step(self.epoch + 1, self.sums.step):
             output = self.job.task.train_step(engine.training, batch, engine.step)
         loss = engine.losses[0] if len(engine.losses) == 1 else float(output.loss)
         self.sums.add(output, loss=loss, norms=engine.norms, rate=rate, items=len(batch["index"]))
@@ -154,6 +156,7 @@ class StartTraining:
         improved = self.best.take(values, self.engine.scored)
         is_best = self.monitors[0] in improved
         self.preview.draw(self.board, values, self.epoch)
+        self.statistics.draw(self.board, self.epoch)
         self.origin = self.epoch
         if self.job.settings.restore_best_on_rise:
             self._go_back(rose, improved)
