@@ -1,4 +1,4 @@
-"""Values from a config, checked: the value itself, or one sentence that names the key, the value and what it may be."""
+"""Values from a config, checked: the value, or one sentence on key, value and what it may be; counts in words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from onn_runner.errors import ConfigError, unknown
 
 def refuse(key: str, value: object, wanted: str) -> ConfigError:
     return ConfigError(f"{key} (={value!r}) must be {wanted}")
+
+
+def amount(count: int, noun: str, *, several: str = "") -> str:
+    """`1 fold`, `1,250 folds`; `several`: the plural where it is not the noun with an s."""
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def whole_number(key: str, value: object, *, least: int, wanted: str = "") -> int:

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
+from onn_runner.checks import amount
 from onn_runner.errors import ConfigError, RunError
 from onn_runner.network.summary import Summary, summarise
 from onn_runner.partition import split as splitting
@@ -52,7 +53,8 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sho
         raise ConfigError(
             "this partition tests nothing, so that the run would end without a score: set trainer.score_training=true"
         )
-    size = f"{len(folds)} folds x {settings.starts} starts x {settings.epochs} epochs"
+    counts = ((len(folds), "fold"), (settings.starts, "start"), (settings.epochs, "epoch"))
+    size = " x ".join(amount(count, noun) for count, noun in counts)
     out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:
         out.print(Text(f"  {line}"))
@@ -82,7 +84,7 @@ def show_twin(out: Console, name: str, twin: Look, model: Look) -> None:
     ours, theirs = model.summary, twin.summary
     parameters = f"{theirs.parameters:,} parameters ({relative(theirs.parameters, ours.parameters)})"
     macs = f"{theirs.macs:,} MACs ({relative(theirs.macs, ours.macs)})"
-    out.print(Text(f"Baseline {name}, trained on the same: {len(twin.summary.rows)} layers ({layers})"))
+    out.print(Text(f"Baseline {name}, trained on the same: {amount(len(twin.summary.rows), 'layer')} ({layers})"))
     out.print(Text(f"  {parameters}, {macs}"))
     for text in filter(None, (twin.matched, *(f"warning: {warning}" for warning in twin.summary.warnings))):
         out.print(Text(f"  {text}"))
@@ -107,7 +109,7 @@ def threads_for(experiment: Experiment, summary: Summary) -> int:
 def show_device(out: Console, experiment: Experiment, count: int) -> None:
     """What computes: `Computing on cpu (1 thread), fp32`."""
     device = choose_device(experiment.settings.device)
-    where = f"{device} ({count} thread{'s' * (count != 1)})" if device.type == "cpu" else f"{device}"
+    where = f"{device} ({amount(count, 'thread')})" if device.type == "cpu" else f"{device}"
     out.print(Text(f"Computing on {where}, {experiment.settings.precision}"))
 
 
@@ -163,7 +165,7 @@ def describe_only(experiment: Experiment) -> None:
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))
     minutes, seconds = divmod(round(sum(step) * steps * share), 60)
     each = " and ".join(f"{one * 1000:.0f} ms" for one in step)
-    work = f"{steps:,} steps of {each}{' for the baseline' * (len(step) - 1)}, {len(source)} items"
+    work = f"{amount(steps, 'step')} of {each}{' for the baseline' * (len(step) - 1)}, {amount(len(source), 'item')}"
     out.print(Text(f"Estimated training time: {minutes} min {seconds} s ({work})"))
     out.print(Text("dry_run=true: nothing was trained or written."))
 

@@ -46,3 +46,8 @@ def test_pairs(value: object) -> None:
 def test_choices_give_the_close_match() -> None:
     with pytest.raises(ConfigError, match=r"unknown a.b 'tow'. Did you mean two\? Options: one, two."):
         checks.choice("a.b", "tow", ["one", "two"])
+
+
+def test_amounts_in_words() -> None:
+    assert [checks.amount(count, "fold") for count in (0, 1, 1250)] == ["0 folds", "1 fold", "1,250 folds"]
+    assert [checks.amount(count, "patch", several="patches") for count in (1, 2)] == ["1 patch", "2 patches"]

@@ -9,7 +9,7 @@ from fractions import Fraction
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from onn_runner.checks import choice, flag, refuse
+from onn_runner.checks import amount, choice, flag, refuse
 from onn_runner.data import arrays_groups
 from onn_runner.data import arrays_values as ranges
 from onn_runner.data.arrays_base import ArrayFile
@@ -155,7 +155,7 @@ class Arrays:
         return WholeItems(self, tuple(number for number, group in self.item_groups.items() if group in wanted))
 
     def describe(self) -> list[str]:
-        lines = [f"{self.read[0].count} items from {self.origin}"]
+        lines = [f"{amount(self.read[0].count, 'item')} from {self.origin}"]
         for what, items, scale, told, span in zip(
             self.what, self.read, self.scales, self.told, self.spans, strict=True
         ):
@@ -163,12 +163,23 @@ class Arrays:
                 f"{what}: {by(items.size)}, {items.stored.dtype.name}, values {span[0]:g} to {span[1]:g}; range "
                 f"{scale.source[0]:g} to {scale.source[1]:g} {told}, scaled to [{scale.to[0]:g}, {scale.to[1]:g}]"
             )
+            if ranges.hardly_filled(span, scale.source):
+                lines.append(
+                    f"warning: {what} fills {100 * (span[1] - span[0]) / (scale.source[1] - scale.source[0]):.2g} % of "
+                    "its range, so that PSNR and SSIM say nothing: see data.range"
+                )
         if self.left_out:
-            lines.append(f"{len(self.left_out)} items with NaN or infinity left out: {listed(self.left_out)}")
+            lines.append(f"{amount(len(self.left_out), 'item')} with NaN or infinity left out: {listed(self.left_out)}")
         if self.patch is not None:
-            lines.append(f"{len(self)} patches of {by(self.patch)} on a grid without overlap")
+            lines.append(
+                f"{amount(len(self), 'patch', several='patches')} of {by(self.patch)} on a grid without overlap"
+            )
         count = len(set(self.item_groups.values()))
-        lines += [f"{len(self.item_groups)} items in {count} groups"] if count < len(self.item_groups) else []
+        lines += (
+            [f"{amount(len(self.item_groups), 'item')} in {amount(count, 'group')}"]
+            if count < len(self.item_groups)
+            else []
+        )
         told = "training: flips and turns fresh each epoch" if self.augmentation else "no augmentation"
         return [*lines, f"{self.fitting}; {told}"]
 
@@ -264,10 +275,13 @@ def _finite(found: Sequence[Found], *, skip_bad: bool) -> tuple[list[int], list[
     """(items left out, items kept). Raises ConfigError with the list where bad items are not to be left out."""
     bad = sorted({number for one in found for number in one.bad})
     kept = [number for number in range(len(found[0].low)) if number not in set(bad)]
+    one = len(bad) == 1
+    it = "it" if one else "them"
+    if not kept:
+        raise ConfigError(f"all {amount(len(bad), 'item')} hold NaN or infinity: nothing is left")
     if bad and not skip_bad:
         raise ConfigError(
-            f"items {listed(bad)} hold NaN or infinity: repair them, or leave them out with data.skip_bad=true"
+            f"{'item' if one else 'items'} {listed(bad)} {'holds' if one else 'hold'} NaN or infinity: repair {it}, or "
+            f"leave {it} out with data.skip_bad=true"
         )
-    if not kept:
-        raise ConfigError(f"all {len(bad)} items hold NaN or infinity: nothing is left")
     return bad, kept

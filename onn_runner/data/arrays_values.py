@@ -21,6 +21,10 @@ BY_TYPE: dict[str, Range] = {"bool": (0, 1), "uint8": (0, 255), "uint16": (0, 65
 UNIT: Range = (0.0, 1.0)
 SIGNED: Range = (-1.0, 1.0)
 OUTSIDE = ("refuse", "keep", "clip")
+LITTLE = 1.0
+"""Values that reach beyond [0, 1] or [-1, 1] by at most this much are noisy ones of that range, not grey levels."""
+FILLED = 0.02
+"""Values that span less than this share of their range are hardly of it."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,34 @@ def by_values(found: Sequence[Found], what: str, kept: Sequence[int]) -> Range:
     Raises ConfigError where the values are beyond both, or where one array is in [0, 1] and another is not.
     """
     lows = [float(one.low[kept].min()) for one in found]
-    high = max(float(one.high[kept].max()) for one in found)
-    spans = f"{what}: values from {min(lows):g} to {high:g}"
-    if min(lows) < -1 or high > 1:
-        raise ConfigError(f"{spans} are in neither [0, 1] nor [-1, 1]: state the range, such as data.range=[0,255]")
+    highs = [float(one.high[kept].max()) for one in found]
+    spans = f"{what}: values from {min(lows):g} to {max(highs):g}"
+    if min(lows) < -1 or max(highs) > 1:
+        remedy = _range_for(list(zip(lows, highs, strict=True)))
+        raise ConfigError(f"{spans} are in neither [0, 1] nor [-1, 1]: {remedy}")
     if min(lows) < 0 <= max(lows):
-        raise ConfigError(f"{spans}, negative in one array only: state data.range=[0,1] or data.range=[-1,1]")
+        raise ConfigError(
+            f"{spans}, negative in one array only: state data.range=[0,1] data.outside=keep, or data.range=[-1,1]"
+        )
     return UNIT if min(lows) >= 0 else SIGNED
+
+
+def _range_for(spans: Sequence[Range]) -> str:
+    """What to state for arrays that are in neither range, the target's values last."""
+    low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+    clean = spans[-1]
+    for name, (a, b) in (("[0,1]", UNIT), ("[-1,1]", SIGNED)):
+        if a <= clean[0] and clean[1] <= b and a - LITTLE <= low and high <= b + LITTLE:
+            return f"inputs that reach beyond it a little are kept by data.range={name} data.outside=keep"
+    if low >= -LITTLE and high <= 1 + LITTLE:
+        a, b = math.floor(100 * clean[0]) / 100, math.ceil(100 * clean[1]) / 100
+        return f"state what the targets fill, such as data.range=[{a:g},{b:g}] data.outside=keep"
+    return f"state the range, such as data.range={'[0,255]' if low >= 0 and high <= 255 else f'[{low:g},{high:g}]'}"
+
+
+def hardly_filled(span: Range, source: Range) -> bool:
+    """Whether values from `span` are a small part of the range only: most likely another one is meant."""
+    return span[1] - span[0] < FILLED * (source[1] - source[0])
 
 
 def check_within(found: Found, limits: Range, what: str, key: str, kept: Sequence[int], *, remedy: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onn_runner.checks import flag, whole_number
+from onn_runner.checks import amount, flag, whole_number
 from onn_runner.data.degraded import Degraded, WholePictures
 from onn_runner.data.files import File
 from onn_runner.data.groups import NAMED, group_names, listing
@@ -123,6 +123,8 @@ class Collection(Degraded):
             budget=budget(in_memory),
         )
         self._bad = [*files.bad, *found.bad]
+        if len(found.small) == len(self._bad):
+            _refuse_small(files, found.small, cuts, skipping)
         _refuse_bad(files, self._bad, skipping)
         self.survey, self.max_side = found, most
         channels, input_channels = _channels(found.pictures, self.colour)
@@ -163,13 +165,13 @@ class Collection(Degraded):
         groups = len({picture.group for picture in pictures})
         target, input = (("grey", "colour")[shape[0] == 3] for shape in (self.shape.target, self.shape.input))
         kind = target if target == input else f"{input} to {target}"
-        what = "images" if self.files.inputs is None else "pairs of images"
+        one, several = ("image", "images") if self.files.inputs is None else ("pair of images", "pairs of images")
         lines = [
-            f"{len(pictures)} {kind} {what} of {groups} group{'s' * (groups != 1)} from {self.files.origin}, "
-            f"sides {min(sides)} to {max(sides)}{reduced}"
+            f"{amount(len(pictures), f'{kind} {one}', several=f'{kind} {several}')} of {amount(groups, 'group')} from "
+            f"{self.files.origin}, sides {min(sides)} to {max(sides)}{reduced}"
         ]
         if self.files.others:
-            lines.append(f"{self.files.others} other files passed over")
+            lines.append(f"{amount(self.files.others, 'other file')} passed over")
         if self._bad:
             lines.append(f"{len(self._bad)} left out (data.skip_bad=true): {reasons(self._bad)}")
         return [*lines, *self._remarks()]
@@ -225,13 +227,32 @@ def _channels(pictures: Sequence[Surveyed], colour: bool | None) -> tuple[int, i
 
 def _refuse_bad(files: Files, bad: Sequence[tuple[str, str]], skipping: bool) -> None:
     total = len(files.names) + len(files.bad)
+    if len(bad) == total:
+        which = "its only image cannot" if total == 1 else f"none of its {total} images can"
+        raise ConfigError(f"{files.key} (={files.origin}): {which} be used: {reasons(bad)}")
     if bad and not skipping:
         raise ConfigError(
             f"{files.key} (={files.origin}): {len(bad)} of {total} images cannot be used: {reasons(bad)}. "
             "Repair them or take them out, or leave them out with data.skip_bad=true"
         )
-    if len(bad) == total:
-        raise ConfigError(f"{files.key} (={files.origin}): none of its {total} images can be used: {reasons(bad)}")
+
+
+def _refuse_small(files: Files, small: Sequence[tuple[str, tuple[int, int]]], cuts: Cutting, skipping: bool) -> None:
+    """Raises: ConfigError where the only fault is that images are smaller than a patch."""
+    total = len(files.names) + len(files.bad)
+    some = len(small) < total
+    if not small or (skipping and some):
+        return
+    (h, w), (name, (height, width)) = cuts.size, min(small, key=lambda one: min(one[1]))
+    which = f"{len(small)} of {total} images (the smallest, {name}, is {height} x {width})"
+    if total == 1:
+        which = f"the only image, {name} ({height} x {width})"
+    remedies = [f"choose data.patch of at most {cuts.at_most([size for _, size in small])}"]
+    if some:
+        remedies.append("leave them out with data.skip_bad=true")
+    raise ConfigError(
+        f"{files.key} (={files.origin}): data.patch (={h} x {w}) is larger than {which}: {', or '.join(remedies)}"
+    )
 
 
 def reasons(bad: Sequence[tuple[str, str]]) -> str:

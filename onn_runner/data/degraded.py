@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from onn_runner.checks import amount
 from onn_runner.data.base import Item, Shape
 from onn_runner.data.patches import Cutting, Picture, Position
 from onn_runner.seeding import Part, generator
@@ -43,6 +44,7 @@ class Degraded(ABC):
         self.augmentation, self.seed = augmentation, seed
         self.places: list[tuple[int, Position]] = []
         self.constant_left_out = 0
+        cutting.check_sizes(photographs)
         for number, photograph in enumerate(photographs):
             positions, constant = cutting.positions(photograph)
             self.places += [(number, position) for position in positions]
@@ -108,8 +110,8 @@ class Degraded(ABC):
         h, w = self.cutting.size
         where = "on a grid without overlap" if self.cutting.placement == "grid" else "at random positions"
         most = "" if self.cutting.most is None else f", at most {self.cutting.most} a photograph"
-        constant = f", {self.constant_left_out} constant ones left out" if self.constant_left_out else ""
-        return f"{len(self)} patches of {h} x {w} {where}{most}{constant}"
+        constant = f", {self.constant_left_out} constant left out" if self.constant_left_out else ""
+        return f"{amount(len(self), 'patch', several='patches')} of {h} x {w} {where}{most}{constant}"
 
     def describe_draws(self, fresh: str) -> str:
         """What is drawn anew in each epoch and what is fixed; `fresh`: what `degrade` draws, empty for nothing."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onn_runner.checks import flag, path_of
+from onn_runner.checks import amount, flag, path_of
 from onn_runner.data.collection import reasons
 from onn_runner.data.decoded import Decoded, Form, Found, Reading, form, read_all
 from onn_runner.data.files import File, find
@@ -77,7 +77,7 @@ class ImageFolder(Labelled):
     def describe(self) -> list[str]:
         lines = super().describe()
         if self._others:
-            lines.append(f"{self._others} other files passed over")
+            lines.append(f"{amount(self._others, 'other file')} passed over")
         if self._bad:
             lines.append(f"{len(self._bad)} left out (data.skip_bad=true): {reasons(self._bad)}")
         if alike := len(self._found) - len({found.digest for found in self._found}):
@@ -113,13 +113,13 @@ def _class(name: str) -> str:
 
 
 def _refuse_bad(path: str, bad: Sequence[tuple[str, str]], good: int, skipping: bool) -> None:
+    if not good:
+        raise ConfigError(f"data.path (={path}): none of its {len(bad)} entries can be used: {reasons(bad)}")
     if bad and not skipping:
         raise ConfigError(
             f"data.path (={path}): {len(bad)} of {good + len(bad)} entries cannot be used: {reasons(bad)}. Repair them "
             "or take them out, or leave them out with data.skip_bad=true"
         )
-    if not good:
-        raise ConfigError(f"data.path (={path}): none of its {len(bad)} entries can be used: {reasons(bad)}")
 
 
 def _labels(found: Sequence[Found], path: str, *, marked: bool, groups: object) -> Labels:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
 
-from onn_runner.checks import choice, pair, whole_number
+from onn_runner.checks import amount, choice, pair, whole_number
 from onn_runner.errors import ConfigError
 from onn_runner.seeding import generator
 
@@ -54,16 +55,11 @@ class Cutting:
     step: int = 1
 
     def positions(self, photograph: Picture) -> tuple[list[Position], int]:
-        """(top, left) of each patch, sorted, and how many constant ones were left out.
+        """(top, left) of each patch, sorted, and how many constant ones were left out; the photograph is large enough.
 
-        Raises: ConfigError where the photograph is smaller than a patch, or nothing but constant.
+        Raises: ConfigError where the photograph is nothing but constant.
         """
         height, width = photograph.size
-        if self.size[0] > height or self.size[1] > width:
-            raise ConfigError(
-                f"data.patch (={self.size[0]} x {self.size[1]}) is larger than photograph '{photograph.name}' "
-                f"({height} x {width}): choose at most {min(height, width)}, or {self.leave_out}"
-            )
         place = self._grid if self.placement == "grid" else self._random
         whole = self.multiple((height, width))
         found, constant = place(photograph.pixels, whole, generator("patches", self.seed, photograph.name))
@@ -73,6 +69,32 @@ class Cutting:
                 f"{self.leave_out}, or choose a larger data.patch"
             )
         return sorted(found), constant
+
+    def fits(self, size: tuple[int, int]) -> bool:
+        return self.size[0] <= size[0] and self.size[1] <= size[1]
+
+    def at_most(self, small: Sequence[tuple[int, int]]) -> str:
+        """The largest patch that fits into pictures of these sizes, which are too small for this one: `96`."""
+        height, width = (min(self.size[axis], *(size[axis] for size in small)) for axis in (0, 1))
+        if self.size[0] == self.size[1]:
+            height = width = min(height, width)
+        h, w = (max(side, self.step) for side in self.multiple((height, width)))
+        return f"{h}" if h == w else f"[{h},{w}]"
+
+    def check_sizes(self, photographs: Sequence[Picture]) -> None:
+        """Raises: ConfigError where a photograph is smaller than a patch."""
+        small = [photograph for photograph in photographs if not self.fits(photograph.size)]
+        if not small:
+            return
+        least = min(small, key=lambda photograph: min(photograph.size))
+        first = f"'{least.name}' ({least.size[0]} x {least.size[1]})"
+        alone = len(small) == 1 < len(photographs)
+        many = f"{len(small)} of {amount(len(photographs), 'photograph')}, the smallest of them {first}"
+        which = f"photograph {first}" if len(small) == 1 else many
+        raise ConfigError(
+            f"data.patch (={self.size[0]} x {self.size[1]}) is larger than {which}: choose at most "
+            f"{self.at_most([one.size for one in small])}{f', or {self.leave_out}' if alone else ''}"
+        )
 
     def multiple(self, size: tuple[int, int]) -> tuple[int, int]:
         """The largest multiples of `step` that fit into a picture of this size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from onn_runner.checks import flag, refuse, whole_number
+from onn_runner.checks import amount, flag, refuse, whole_number
 from onn_runner.data import photographs as photos
 from onn_runner.data.degraded import Degraded
 from onn_runner.data.patches import cutting
@@ -48,14 +48,15 @@ class Photographic(Degraded):
         super().__init__(found, cuts, augmentation=turning, seed=seed)
 
     def describe_photographs(self) -> list[str]:
-        scenes = len({photograph.group for photograph in self.photographs})
         kind = "colour" if self.shape.target[0] == 3 else "grey"
+        found = amount(len(self.photographs), f"{kind} photograph")
+        scenes = amount(len({photograph.group for photograph in self.photographs}), "scene")
         sides = f"sides at most {self.max_side}"
         left_out = f", {len(self.grey_left_out)} grey ones left out" if self.grey_left_out else ""
         dark = [photograph.name for photograph in self.photographs if float(photograph.pixels.amax()) < DARK]
         told = f"no value above {DARK:g} of white in {', '.join(dark)}: 12-bit values must be scaled to 16 bits"
         return [
-            f"{len(self.photographs)} {kind} photographs of {scenes} scenes from {self.origin}, {sides}{left_out}",
+            f"{found} of {scenes} from {self.origin}, {sides}{left_out}",
             *([told] if dark else []),
         ]
 

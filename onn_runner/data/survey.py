@@ -64,10 +64,21 @@ class Survey:
     pictures: list[Surveyed] = field(default_factory=list)
     bad: list[tuple[str, str]] = field(default_factory=list)
     """Names and why they cannot be used."""
+    small: list[tuple[str, tuple[int, int]]] = field(default_factory=list)
+    """Those of `bad` that are smaller than a patch, and their sizes."""
     held: list[Patches] | None = field(default_factory=list)
     """Of each picture; None where the files are read as items are needed."""
     size: int = 0
     """Bytes of all patches."""
+
+
+class SmallImage(BadImage):
+    """A picture that is smaller than a patch."""
+
+    def __init__(self, size: tuple[int, int], patch: tuple[int, int]) -> None:
+        reason = f"is {size[0]} x {size[1]}, smaller than a patch of {patch[0]} x {patch[1]}"
+        super().__init__(f"the image {reason}", reason)
+        self.size = size
 
 
 def survey(
@@ -90,6 +101,8 @@ def survey(
             picture, patches = _examined(candidate, cutting, factor, manner)
         except BadImage as error:
             found.bad.append((candidate.name, error.reason))
+            if isinstance(error, SmallImage):
+                found.small.append((candidate.name, error.size))
             continue
         found.pictures.append(picture)
         found.size += sum(part.numel() * part.element_size() for part in patches if part is not None)
@@ -144,9 +157,9 @@ def _dark(pixels: Tensor) -> bool:
 
 
 def _positions(picture: Photograph, cutting: Cutting) -> tuple[list[Position], int]:
-    (height, width), (h, w) = picture.size, cutting.size
-    if h > height or w > width:
-        raise _unusable(f"is {height} x {width}, smaller than a patch of {h} x {w}")
+    h, w = cutting.size
+    if not cutting.fits(picture.size):
+        raise SmallImage(picture.size, cutting.size)
     try:
         return cutting.positions(picture)
     except ConfigError as error:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from onn_runner.checks import positive, refuse, whole_number
+from onn_runner.checks import amount, positive, refuse, whole_number
 from onn_runner.data.base import Item, Shape
 from onn_runner.data.patches import Cutting, cutting
 from onn_runner.data.photographic import loaded
@@ -66,6 +66,7 @@ class Synthesis:
 
     def _chosen(self, found: Sequence[Photograph], cuts: Cutting) -> tuple[Tensor, list[str]]:
         """[inputs, targets, h, w] in [0, 1], neighbours from different photographs; and the patches' names."""
+        cuts.check_sizes(found)
         places = {photograph.name: cuts.positions(photograph)[0] for photograph in found}
         wanted = self.inputs * self.targets
         rounds: list[tuple[Photograph, tuple[int, int]]] = []
@@ -108,7 +109,8 @@ class Synthesis:
         (h, w), (low, high) = self.size, self.data_range
         many = f"{self.targets} patches each" if self.targets > 1 else "a patch each"
         return [
-            f"{self.inputs} images of white gaussian noise of {h} x {w}, deviation {self.deviation:g} of half the span",
+            f"{amount(self.inputs, 'image')} of white gaussian noise of {h} x {w}, deviation {self.deviation:g} of "
+            "half the span",
             f"targets: {many} of photographs from {self.origin}, sides at most {self.max_side}, as channels",
             f"values scaled to [{low:g}, {high:g}]; everything is fixed by data.seed={self.seed}",
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onn_runner.checks import amount
 from onn_runner.errors import ConfigError
 from onn_runner.partition.base import Fold, Partitionable
 
@@ -45,7 +46,7 @@ def describe(folds: Sequence[Fold], items: Partitionable) -> list[str]:
             indices = getattr(fold, part)
             groups = len({items.groups[index] for index in indices})
             parts.append(
-                f"{part} {len(indices)} items of {groups} group{'s' * (groups != 1)}" if indices else f"no {part}"
+                f"{part} {amount(len(indices), 'item')} of {amount(groups, 'group')}" if indices else f"no {part}"
             )
         shared = len(shared_groups(fold, items))
         if shared:

@@ -163,6 +163,33 @@ def test_ranges_that_are_not_known_are_asked_for(tmp_path: Path) -> None:
             npz(tmp_path, **arrays)
 
 
+def test_noisy_values_around_clean_ones_are_not_taken_for_grey_levels(tmp_path: Path) -> None:
+    unit = RANDOM.random((3, 4, 5))
+    noisy = 1.4 * unit - 0.2
+    cases = {
+        r"values from .* kept by data.range=\[0,1\] data.outside=keep$": {"n": noisy, "c": unit},
+        r"kept by data.range=\[-1,1\] data.outside=keep$": {"n": 2 * noisy - 1, "c": 2 * unit - 1},
+        r"state what the targets fill, such as data.range=\[-0.\d+,1.\d+\] data.outside=keep$": {
+            "n": noisy,
+            "c": noisy,
+        },
+        r"state the range, such as data.range=\[0,255\]$": {"n": 200 * unit, "c": unit},
+        r"state the range, such as data.range=\[-\d+(.\d+)?,\d+(.\d+)?\]$": {"n": 900 * noisy, "c": 900 * unit},
+    }
+    for message, arrays in cases.items():
+        with pytest.raises(ConfigError, match=message):
+            npz(tmp_path, **arrays)
+    assert npz(tmp_path, n=noisy, c=unit, range=[0, 1], outside="keep").fixed([0])[0]["input"].min() < 0
+
+
+def test_values_that_hardly_fill_their_range_are_told(tmp_path: Path) -> None:
+    unit = np.linspace(0, 1, 3 * 4 * 5).reshape(3, 4, 5)
+    told = npz(tmp_path, n=unit, c=0.5 * unit, range=[0, 50]).describe()
+    assert [line for line in told if "warning" in line] == [
+        "warning: target c fills 1 % of its range, so that PSNR and SSIM say nothing: see data.range"
+    ]
+
+
 def test_values_outside_a_stated_range(tmp_path: Path) -> None:
     clean = RANDOM.random((6, 4, 4))
     noisy = clean.copy()
@@ -192,8 +219,11 @@ def test_items_that_are_not_finite(tmp_path: Path) -> None:
     assert source.names == source.groups == ["item[0]", "item[2]", "item[4]"]
     assert "3 items with NaN or infinity left out: 1, 3, 5" in source.describe()
     assert torch.equal(source.fixed([1])[0]["input"], torch.from_numpy(noisy[2]).float()[None])
-    with pytest.raises(ConfigError, match="all 6 items hold NaN"):
-        npz(tmp_path, n=noisy * np.nan, c=clean, skip_bad=True)
+    for skip_bad in (False, True):
+        with pytest.raises(ConfigError, match="all 6 items hold NaN or infinity: nothing is left"):
+            npz(tmp_path, n=noisy * np.nan, c=clean, skip_bad=skip_bad)
+    with pytest.raises(ConfigError, match="item 1 holds NaN or infinity: repair it, or leave it out"):
+        npz(tmp_path, n=noisy[:3], c=clean[:3])
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3])

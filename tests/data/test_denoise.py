@@ -256,7 +256,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"patches": None, "placement": "random"}, r"data.patches \(=None\) must be a whole number of at least 1$"),
     ({"placement": "gird"}, r"unknown data.placement 'gird'. Did you mean grid\?"),
     ({"max_side": 0}, r"data.max_side \(=0\) must be a whole number"),
-    ({"max_side": 40}, r"data.patch \(=48 x 48\) is larger than photograph 'astronaut' \(40 x 40\)"),
+    ({"max_side": 40}, r"data.patch \(=48 x 48\) is larger than 17 of 17 photographs, .* choose at most 15$"),
     ({"colour": "yes"}, r"data.colour \(='yes'\) must be true or false"),
     ({"colour": 1}, r"data.colour \(=1\) must be true or false"),
     ({"clip": None}, r"data.clip \(=None\) must be true or false"),
@@ -286,10 +286,15 @@ def test_a_photograph_of_one_value_is_named(tmp_path: Path) -> None:
 
 def test_how_to_leave_out_a_small_photograph_depends_on_where_it_is_from(tmp_path: Path) -> None:
     Image.new("L", (60, 60), 128).save(tmp_path / "small.png")
+    with pytest.raises(ConfigError, match=r"\(60 x 60\): choose at most 60$"):
+        Denoise(path=str(tmp_path), patch=61)
+    Image.new("L", (80, 70), 128).save(tmp_path / "larger.png")
     with pytest.raises(ConfigError, match=r"\(60 x 60\): choose at most 60, or take its file out of data.path$"):
         Denoise(path=str(tmp_path), patch=61)
+    with pytest.raises(ConfigError, match=r"2 of 2 photographs, .* 'small.png' \(60 x 60\): choose at most 60$"):
+        Denoise(path=str(tmp_path), patch=81)
     with pytest.raises(ConfigError, match=r": choose at most 172, or leave it out with data.photographs$"):
-        Denoise(photographs=["text"], patch=200)
+        Denoise(photographs=["text", "camera"], patch=200)
 
 
 def test_twelve_bits_in_a_file_of_sixteen_are_told(tmp_path: Path) -> None:

@@ -239,7 +239,10 @@ def test_the_fingerprint_follows_inputs_and_targets(tmp_path: Path, folders: dic
         ({"targets": None}, "data=pairs needs data.inputs and data.targets"),
         ({"targets": "nowhere"}, r"data.targets \(=nowhere\) is not a folder"),
         ({"inputs": 3}, r"data.inputs \(=3\) must be a folder"),
-        ({"patch": 100}, "3 of 3 images cannot be used: a.png is 30 x 41, smaller than a patch of 100 x 100"),
+        (
+            {"patch": 100},
+            r"is larger than 3 of 3 images \(.*sub/b.png, is 25 x 33\): choose data.patch of at most 25$",
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(

@@ -198,7 +198,7 @@ def test_description_and_shared_groups() -> None:
     (line,) = describe([fold], TWELVE)
     assert line.startswith("fold 0: train 3 items of 1 group, no validation, test 3 items of 2 groups, 1 of the test ")
     assert "group_kfold" in line
-    assert describe([replace(fold, test=(10,))], TWELVE)[0].endswith("test 1 items of 1 group")
+    assert describe([replace(fold, test=(10,))], TWELVE)[0].endswith("test 1 item of 1 group")
     assert whole_groups(fold, TWELVE) == ["c"]
     assert shared_groups(fold, TWELVE) == {"a"}
     assert shared_groups(replace(fold, test=(5, 10)), TWELVE) == set()
