@@ -41,8 +41,14 @@ def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, u
     first = entries.get(keys[0], {"n": 0, "better": None})
     count = first["n"] or max((entry["n"] for entry in entries.values()), default=0)
     better = _counts(first) if first["n"] and first["better"] is not None else "-"
-    main, *others = (with_interval(entries.get(key), key.partition("/")[2]) for key in keys)
+    main, *others = (_cell(entries.get(key), key.partition("/")[2], count) for key in keys)
     return (f"to {name} ({_counted(count, unit)})", main, better, _probability(first.get("p")), *others)
+
+
+def _cell(entry: Mapping[str, Any] | None, metric: str, count: int) -> str:
+    """With its own `n = 5` where it is over others than the row says: training scores, items without a score."""
+    text = with_interval(entry, metric)
+    return text if text == "-" or entry is None or entry["n"] == count else f"{text}, n = {entry['n']}"
 
 
 def _counts(entry: Mapping[str, Any]) -> str:

@@ -74,9 +74,11 @@ def test_rows_over_folds_are_explained_only_where_there_are_some():
     assert not any("folds" in note for note in built.notes)
 
 
-def test_the_label_counts_what_the_first_interval_is_over():
+def test_the_label_counts_what_the_first_interval_is_over_and_others_say_their_own():
     scores = {"test/psnr": entry(0.5, 0.4, 0.6, n=4), "photo/psnr": entry(0.5, 0.4, 0.6, n=6)}
-    assert differences(content({"conv": scores})).rows[0][0] == "to conv (4 photographs)"
+    first = differences(content({"conv": scores})).rows[0]
+    assert first[0] == "to conv (4 photographs)"
+    assert first[-1] == "+0.50 [+0.40, +0.60], n = 6"
 
 
 def test_items_that_were_left_out_are_counted():
