@@ -35,6 +35,7 @@ from onn_runner.trainer.fold import check
 from onn_runner.trainer.interrupt import StopRequest
 from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.progress import QuietReporter, make_reporter
+from onn_runner.trainer.schedule import never_warm
 from onn_runner.trainer.settings import Settings
 
 
@@ -122,6 +123,8 @@ def carry_out(
             reporter.note(f"warning: {warning}")
         if resume is not None:
             note_resumption(experiment, folder, origin, reporter)
+        if told := never_warm(experiment.schedule, epochs=experiment.settings.epochs):
+            reporter.warn(told)
         session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic())
         session.start()
         with closing(session):

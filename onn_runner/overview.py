@@ -21,6 +21,7 @@ from onn_runner.trainer.device import choose_device, sensible_threads, threads
 from onn_runner.trainer.divergence import NonFiniteError
 from onn_runner.trainer.estimate import seconds_per_step
 from onn_runner.trainer.fold import check
+from onn_runner.trainer.schedule import never_warm
 
 if TYPE_CHECKING:
     from onn_runner.crossvalidation import Experiment
@@ -58,6 +59,8 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sho
     out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:
         out.print(Text(f"  {line}"))
+    if told := never_warm(experiment.schedule, epochs=settings.epochs):
+        out.print(Text(f"  warning: {told}"))
     with threads(1):
         example = example_batch(experiment, folds)
         model = look(experiment, example)

@@ -234,6 +234,17 @@ def make_schedule(
     return built
 
 
+def never_warm(build: Any, *, epochs: int) -> str | None:
+    """What to tell where the warm-up takes the whole training; None where it ends before."""
+    warmup = getattr(build, "warmup", 0.0)
+    if not isinstance(warmup, int | float) or warmup < epochs:
+        return None
+    return (
+        f"scheduler.warmup (={warmup:g}) takes all of trainer.epochs (={epochs}): the learning rate only rises, and "
+        "what the schedule does afterwards never begins"
+    )
+
+
 def _warmed(schedule: Schedule, optimizer: Optimizer, *, warmup: float, steps: int) -> Schedule:
     return Warming(schedule, optimizer, warmup=warmup, steps=steps) if warmup else schedule
 

@@ -96,6 +96,15 @@ def test_plateau_lowers_after_patience() -> None:
     assert found == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05])
 
 
+@pytest.mark.parametrize("kind", [schedule.Constant, schedule.OneCycle, schedule.Plateau, schedule.Adaptive])
+def test_a_warmup_that_takes_the_whole_training_is_told(kind: Any) -> None:
+    told = schedule.never_warm(kind(warmup=3), epochs=3)
+    assert told is not None
+    assert "scheduler.warmup (=3) takes all of trainer.epochs (=3)" in told
+    assert schedule.never_warm(kind(warmup=2.5), epochs=3) is None
+    assert schedule.never_warm(None, epochs=1) is None
+
+
 def test_warmup_rises_step_by_step_whatever_the_interval() -> None:
     rise = [0.1 * (0.1 + 0.9 * t / 1.5) for t in (0, 0.5, 1)]
     found = rates(schedule.Step(size=2, gamma=0.3, warmup=1.5), epochs=3, steps=2)
