@@ -79,8 +79,11 @@ def summarise(
     first = next(trial.parameters(), example)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         result = trial(example.to(first.device, first.dtype))
-    for hook in hooks:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
+        if not _is_finite(result) and len(example) > 1:
+            # Fresh norms that have seen no batch scale nothing yet: what training begins with counts.
+            result = trial.train()(example.to(first.device, first.dtype))
     parameters = sum(p.numel() for p in network.parameters())
     return Summary(tuple(rows), parameters, sum(row.macs for row in rows), tuple(_warnings(rows, result)))
 
@@ -105,9 +108,13 @@ def _warnings(rows: Sequence[Row], result: Any) -> list[str]:
             f"the network is called {kinds}, but every layer is linear in its input up to the activation: it is a "
             f"convolutional network; {_remedy(labelled)}"
         )
-    if isinstance(result, Tensor) and not bool(torch.isfinite(result).all()):
+    if not _is_finite(result):
         found.append("the untrained network gives values that are not finite for inputs in [0, 1]")
     return found
+
+
+def _is_finite(result: Any) -> bool:
+    return not isinstance(result, Tensor) or bool(torch.isfinite(result).all())
 
 
 def _remedy(rows: Sequence[Row]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_networks import MODELS, RESTORERS, build, factory_of
+from small_networks import CLASSIFIERS, MODELS, RESTORERS, build, factory_of
 from torch import nn
 
 from onn_runner.errors import ConfigError
@@ -19,7 +19,7 @@ from onn_runner.model.quadratic import TYPES, Quadratic
 from onn_runner.model.self_onn import SelfONN
 from onn_runner.network.compact import Compact
 from onn_runner.network.match import Match
-from onn_runner.network.summary import summarise
+from onn_runner.network.summary import layers_of, summarise
 from onn_runner.ops.nodal import Cubic, Multiply, Sine
 
 SIZE = (24, 20)
@@ -38,12 +38,19 @@ FACTORIES: dict[str, Callable[[], Factory]] = {
 }
 
 
+PAIRS = [(model, network) for network in RESTORERS for model in FACTORIES]
+# Kinds whose costs grow alike are one here: classifiers have many layers.
+PAIRS += [(model, network) for network in CLASSIFIERS for model in (*MODELS, "quadratic t1", "quadratic norm")]
+
+
 @pytest.mark.parametrize("match", ["params", "macs"])
-@pytest.mark.parametrize("network", RESTORERS)
-@pytest.mark.parametrize("model", FACTORIES)
+@pytest.mark.parametrize(("model", "network"), PAIRS)
 def test_within_three_percent_at_usual_sizes(model: str, network: str, match: Match) -> None:
     channels: Any = [16, 16] if network == "compact" else 16
     given = {"input_size": SIZE, "channels": channels}
+    if network == "unet" and model in ("quadratic t1", "quadratic t1_2"):
+        # products of pairs of a patch have no transposed form
+        given["up"] = "nearest"
     made = build(network, FACTORIES[model](), match=match, **given)
     wanted = counted(build(network, Conv(), **given), match)
     have = sum(p.numel() for p in made.parameters())
@@ -61,7 +68,7 @@ def test_within_three_percent_at_usual_sizes(model: str, network: str, match: Ma
 def _positions(network: nn.Module) -> list[tuple[Layer, int]]:
     """Each layer with its output positions, from a forward that looks at shapes only."""
     found: list[tuple[Layer, int]] = []
-    for layer in network.layers:
+    for _, layer in layers_of(network):
         layer.register_forward_hook(lambda layer, _, y: found.append((layer, y[0, 0].numel())))
         layer.forward = _shapes_only(layer)
     network(torch.rand(1, 1, *SIZE))
@@ -97,7 +104,7 @@ def test_where_nothing_comes_close_the_line_says_so() -> None:
     assert made.matched.endswith("(+142 %); no widths tried come closer than 3 %")
 
 
-@pytest.mark.parametrize("network", RESTORERS)
+@pytest.mark.parametrize("network", RESTORERS + CLASSIFIERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_weights_are_those_of_a_network_written_with_these_widths(network: str, model: str) -> None:
     given = {"input_size": SIZE, "channels": [8, 6] if network == "compact" else 6}

@@ -18,6 +18,7 @@ from onn_runner.model.quadratic import Quadratic
 from onn_runner.model.self_onn import SelfONN
 from onn_runner.network import summary
 from onn_runner.network.compact import Compact
+from onn_runner.network.resnet import ResNet
 from onn_runner.network.summary import layers_of, summarise
 from onn_runner.ops.nodal import Multiply, Sine
 
@@ -108,3 +109,12 @@ def test_the_remedy_for_a_linear_network_names_what_it_is_made_of(rows: Any, wor
     facts = LayerFacts("onn" if rows else "self_onn q=1", rows, 0.0, "", "")
     (text,) = summary._warnings([summary.Row("layers.0", facts, 1, 1, (1, 2, 2))], None)
     assert words in text
+
+
+@pytest.mark.filterwarnings("ignore::onn_runner.model.conv.UnboundedInputWarning")
+def test_norms_that_have_seen_no_batch_are_no_reason_to_warn() -> None:
+    """In evaluation products of products overflow; training begins with the batch's own statistics."""
+    network = ResNet(Quadratic(activation="relu"), 3, out_channels=10, input_size=(8, 8), channels=4, depth=32)
+    example = torch.rand(4, 3, 8, 8)
+    assert not torch.isfinite(copy.deepcopy(network).eval()(example)).all()
+    assert summarise(network, (3, 8, 8), example=example).warnings == ()
