@@ -36,7 +36,8 @@ class Settings:
     device: str = "auto"
     precision: str = "fp32"
     monitor: str = "val/psnr"
-    """What chooses the best epoch and the best start; a `train/` one where there is no validation part."""
+    """What chooses the best epoch and the best start; a `train/` one where there is no validation part. In a config
+    null is the first metric's."""
     keep_best: tuple[str, ...] = ()
     """Further keys such as `val/ssim`, each with its own best_<metric>.pt."""
     train_metrics: tuple[str, ...] | None = None
