@@ -143,7 +143,8 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
             Engine(one.job(folds[0], Path()), 0, higher=True)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
     storage.write_text(folder.config, as_yaml(experiment.config))
-    storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=experiment.source.fingerprint()))
+    fingerprint, names = experiment.source.fingerprint(), experiment.source.names
+    storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=fingerprint, names=names))
     # Last: what has a run.json can be resumed.
     storage.write_json(folder.record, folders.describe(**origin))
     return folder

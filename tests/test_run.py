@@ -87,6 +87,7 @@ def test_a_run_leaves_all_that_a_paper_needs(work, capsys):
     tested = [item for fold in split["folds"] for item in fold["test"]]
     assert sorted(tested) == list(range(len(tested)))
     scored = [row for row in rows(run / "test_items.csv") if (row["split"], row["metric"]) == ("test", "psnr")]
+    assert {split["names"][number] for number in tested} == {row["item"] for row in scored}
     assert len(scored) == len(tested)
     baseline = [r for r in rows(run / "baseline_items.csv") if (r["split"], r["metric"]) == ("test", "psnr")]
     assert {row["item"] for row in baseline} == {row["item"] for row in scored}

@@ -53,7 +53,9 @@ def find(path: object, key: str) -> Found:
     for file in _below(folder):
         below = file.relative_to(folder)
         if file.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in below.parts):
-            found.append(File(unicodedata.normalize("NFC", below.as_posix()), file))
+            # Bytes that are no UTF-8 (names from old archives) cannot be written to tables as they are.
+            name = below.as_posix().encode("utf-8", "backslashreplace").decode()
+            found.append(File(unicodedata.normalize("NFC", name), file))
         else:
             others += 1
     if not found:

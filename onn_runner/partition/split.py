@@ -13,10 +13,16 @@ SPLIT_SCHEMA = 1
 _PARTS = ("train", "validation", "test")
 
 
-def as_plain(folds: Sequence[Fold], *, fingerprint: str | None = None) -> dict[str, Any]:
-    """For JSON; `fingerprint` is the data's, so that a split is never applied to other items."""
+def as_plain(
+    folds: Sequence[Fold], *, fingerprint: str | None = None, names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """For JSON; `fingerprint` is the data's, so that a split is never applied to other items.
+
+    `names`: those of all items, for the reader: the folds' numbers count among them.
+    """
     plain = [{"index": fold.index, **{part: list(getattr(fold, part)) for part in _PARTS}} for fold in folds]
-    return {"schema": SPLIT_SCHEMA, "fingerprint": fingerprint, "folds": plain}
+    named = {} if names is None else {"names": list(names)}
+    return {"schema": SPLIT_SCHEMA, "fingerprint": fingerprint, "folds": plain, **named}
 
 
 def from_plain(plain: Mapping[str, Any], *, fingerprint: str | None = None) -> list[Fold]:

@@ -33,6 +33,16 @@ def test_a_name_has_the_letters_composed(tmp_path: Path) -> None:
     assert found.path.is_file()
 
 
+def test_a_name_that_is_no_text_is_written_out(tmp_path: Path) -> None:
+    try:
+        (tmp_path / "Gr\udcf6.png").touch()
+    except (OSError, UnicodeError):
+        pytest.skip("this file system takes text only")
+    (found,) = find(tmp_path, "data.path").files
+    assert found.name == r"Gr\udcf6.png"
+    assert found.path.is_file()
+
+
 def test_a_hidden_folder_above_hides_nothing(tmp_path: Path) -> None:
     folder = tmp_path / ".mine"
     folder.mkdir()
