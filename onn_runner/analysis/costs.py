@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from onn_runner.model.operational import OperationalLayer
 from onn_runner.network.summary import layers_of
 
 REPEATS = 5
-"""Timed runs, whose median counts, after one that is not."""
+"""Timed runs after one that is not; the shortest counts, which other programs disturbed least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ def measure(
     """Of a copy of the network in training mode, on x's device; `by_layer` False: only totals, which is faster."""
     trial = copy.deepcopy(network).to(x.device).train()
     layers: dict[str, Layer] = dict(layers_of(trial))
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
         counts, inputs, shapes = _counted(trial, layers, x)
         kept = kept_bytes(trial, layers, x)
         gradient = _gradient(trial, x)
@@ -202,7 +201,7 @@ def _times(
         torch.autograd.grad(y, wanted, gradient, allow_unused=True)
         there.append(middle - began)
         back.append(_now(gradient.device) - middle)
-    return statistics.median(there[1:]), statistics.median(back[1:])
+    return min(there[1:]), min(back[1:])
 
 
 def _now(device: torch.device) -> float:

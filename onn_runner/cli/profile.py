@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onn_runner.errors import ConfigError
+from onn_runner.errors import ConfigError, OnnRunnerError, RunError, out_of_memory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ def profile(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Items of a batch; trainer.batch_size.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    repeats: Annotated[int, typer.Option(help="Timed runs, whose median counts.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Timed runs, of which the shortest counts.")] = 5,
     output: Annotated[str | None, typer.Option(help="Folder for profile.csv, profile.json and profile.png.")] = None,
     config_dir: Annotated[
         str | None, typer.Option("--config-dir", "-cd", help="A folder with more options, as for onn-run.")
@@ -122,12 +122,16 @@ def _measured(
     from torch.nn import functional
 
     from onn_runner.analysis.costs import measure
-    from onn_runner.errors import out_of_memory
     from onn_runner.report.costs import Profile
 
     own, growth = tuple(x.shape[2:]), []
     method = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(own)]
-    base = measure(network, x, repeats=repeats)
+    try:
+        base = measure(network, x, repeats=repeats)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, OnnRunnerError) or not out_of_memory(error):
+            raise
+        raise RunError(f"{label}: not enough memory for a batch of {len(x)}; give a smaller --batch") from error
     for size in sizes:
         if size == own:
             growth.append(base)

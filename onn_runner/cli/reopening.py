@@ -85,16 +85,15 @@ class Opened:
 
         Torch's random state stays.
         """
-        import torch
-
         from onn_runner.trainer import checkpoint
+        from onn_runner.trainer.device import Randomness, choose_device
         from onn_runner.trainer.engine import Engine
         from onn_runner.trainer.fold import check
 
         best, job = self.best(number, twin=twin), self.job(number, twin=twin)
         monitor = check(job)[0]
         weights = checkpoint.load(job.folder / monitor.file).network
-        with torch.random.fork_rng():
+        with Randomness(choose_device(job.settings.device)).forked():
             engine = Engine(job, best.start, higher=monitor.higher)
         engine.load_network(weights)
         engine.scored.eval()

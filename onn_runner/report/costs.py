@@ -120,7 +120,7 @@ def notes(device: str) -> list[str]:
         "kept: what the batch's forward keeps for backward, storages counted once, without parameters; by the layer "
         "that kept them first",
         f"peak of a step: forward and backward beyond parameters, gradients and batch; {peak}",
-        "times: median; of layers alone on what they are given, so that they need not add up to the total",
+        "times: the shortest of several runs; of layers alone on what they are given, so that they need not add up",
     ]
 
 
