@@ -77,14 +77,12 @@ class Experiment:
 
     def job(self, fold: Fold, folder: Path) -> FoldJob:
         """What the trainer needs for one fold; where classes have weights, those of its training part."""
-        labels, weigh = self.source.labels, getattr(self.task, "for_training", None)
-        weighs = weigh is not None and labels is not None
         return FoldJob(
             fold=fold,
             folder=folder,
             seed=self.seed,
             source=self.source,
-            task=weigh([labels[index] for index in fold.train]) if weighs else self.task,
+            task=self._task(fold),
             build_network=self.build_network,
             build_optimizer=self.build_optimizer,
             build_scheduler=self.schedule,
@@ -92,6 +90,13 @@ class Experiment:
             settings=self.settings,
             config=dict(self.config),
         )
+
+    def _task(self, fold: Fold) -> Task:
+        labels, weighted = self.source.labels, getattr(self.task, "for_training", None)
+        if labels is None or weighted is None:
+            return self.task
+        task: Task = weighted([labels[index] for index in fold.train])
+        return task
 
 
 def carry_out(
