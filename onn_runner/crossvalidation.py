@@ -71,6 +71,10 @@ class Experiment:
             torch.manual_seed(seeding.derive("example", self.seed))
             return self.build_network()
 
+    def folds(self) -> Sequence[Fold]:
+        """Those of the partition, or the first trainer.limit_folds."""
+        return self.partition.split(self.source)[: self.settings.limit_folds]
+
     def of_twin(self) -> Experiment | None:
         """The same experiment with the twin's network; None without a twin."""
         return None if self.twin is None else replace(self, build_network=self.twin.build_network, twin=None)
@@ -110,7 +114,7 @@ def carry_out(
     """(exit code, score for a sweeper, run folder). Raises OnnRunnerError; what was done until then is kept."""
     out = screen.console()
     if resume is None:
-        folds: Sequence[Fold] = experiment.partition.split(experiment.source)
+        folds: Sequence[Fold] = experiment.folds()
         shown = describe(out, experiment, folds)
         count = threads_for(experiment, shown.model.summary)
         folder = begin(experiment, folds, fixed_folder, {**origin, "threads": count})
@@ -128,6 +132,8 @@ def carry_out(
             reporter.note(f"warning: {warning}")
         if resume is not None:
             note_resumption(experiment, folder, origin, reporter)
+        if experiment.settings.limit_folds is not None:
+            reporter.warn(f"trainer.limit_folds={experiment.settings.limit_folds}: the other folds are left out")
         if told := never_warm(experiment.schedule, epochs=experiment.settings.epochs):
             reporter.warn(told)
         session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic())

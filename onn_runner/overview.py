@@ -56,7 +56,8 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sho
         )
     counts = ((len(folds), "fold"), (settings.starts, "start"), (settings.epochs, "epoch"))
     size = " x ".join(amount(count, noun) for count, noun in counts)
-    out.print(Text(f"{experiment.name}: {size}, seed {experiment.seed}"))
+    limited = "" if settings.limit_folds is None else f" (trainer.limit_folds={settings.limit_folds})"
+    out.print(Text(f"{experiment.name}: {size}{limited}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:
         out.print(Text(f"  {line}"))
     if told := never_warm(experiment.schedule, epochs=settings.epochs):
@@ -152,7 +153,7 @@ def show_summary(out: Console, summary: Summary) -> None:
 def describe_only(experiment: Experiment) -> None:
     """dry_run: everything built and printed, the time estimated from a few real steps, nothing trained or written."""
     out = screen.console()
-    folds = experiment.partition.split(experiment.source)
+    folds = experiment.folds()
     shown = describe(out, experiment, folds)
     for fold in folds:
         check(experiment.job(fold, Path()))
@@ -163,7 +164,7 @@ def describe_only(experiment: Experiment) -> None:
         step = [step_time(experiment, folds[0], "")]
         twin = experiment.of_twin()
         step += [] if twin is None else [step_time(twin, folds[0], " of the baseline")]
-    steps = sum(-(-len(fold.train) // settings.batch_size) for fold in folds) * settings.epochs * settings.starts
+    steps = sum(experiment.job(fold, Path()).steps for fold in folds) * settings.epochs * settings.starts
     # Validation is a forward pass without gradients: about a third of a step for the same items.
     share = 1 + sum(len(fold.validation) for fold in folds) / (3 * sum(len(fold.train) for fold in folds))
     minutes, seconds = divmod(round(sum(step) * steps * share), 60)

@@ -109,7 +109,10 @@ def test_the_models_that_the_transformation_is_compared_with(work: Path, model: 
 
 
 def test_debugging_goes_with_another_preset(work: Path) -> None:
-    checked(run("experiment=onn_denoise,debug", *smaller("onn_denoise")))
+    results = run("experiment=onn_denoise,debug", *smaller("onn_denoise"), "partition.folds=4")
+    checked(results)
+    assert [fold["fold"] for fold in results["folds"]] == [0, 1]  # type: ignore[attr-defined]
+    assert "trainer.limit_folds=2: the other folds are left out" in results["warnings"]  # type: ignore[operator]
 
 
 def test_debugging_compares_the_items_that_it_scores(work: Path) -> None:

@@ -127,10 +127,18 @@ class PlainReporter(QuietReporter):
         self.began_at: int | None = None
         self.first = 0
         self.shown = -interval
+        # Seconds of epochs, and of all else (tests, baselines, pictures) in the folds that this run has finished.
+        self.since = self.trained = self.rest = 0.0
+        self.here = 0
 
     def run_started(self, folds: int, starts: int, epochs: int) -> None:
         self.folds, self.starts, self.epochs = folds, starts, epochs
         self.began = time.monotonic()
+
+    def fold_started(self, fold: int) -> None:
+        if self.began_at is not None:
+            self.here += 1
+            self.rest = time.monotonic() - self.began - self.trained
 
     def start_started(self, fold: int, start: int, epoch: int) -> None:
         # Epochs of an earlier run count as done, but tell nothing about the time that is left.
@@ -138,14 +146,15 @@ class PlainReporter(QuietReporter):
         self.first = epoch + 1
         if self.began_at is None:
             self.began_at = self.done
+            self.began = time.monotonic()
+        self.since = time.monotonic()
 
     def epoch_done(self, fold: int, start: int, epoch: int, values: Mapping[str, float], *, is_best: bool) -> None:
-        self.done += 1
-        now = time.monotonic()
+        now = self._count_epoch()
         if now - self.shown >= self.interval or epoch in (self.first, self.epochs):
             self.shown = now
             where = self._where(fold, start) + f", epoch {epoch}/{self.epochs or '?'}"
-            self._line(f"{where}: {describe(values)}{' (best)' if is_best else ''}{self._left(now)}")
+            self._line(f"{where}: {describe(values)}{' (best)' if is_best else ''}{self._left()}")
 
     def start_done(self, fold: int, result: StartResult) -> None:
         if result.diverged is not None:
@@ -171,11 +180,22 @@ class PlainReporter(QuietReporter):
     def _where(self, fold: int, start: int) -> str:
         return f"{self.subject}fold {fold}" + (f", start {start}" if self.starts > 1 else "")
 
-    def _left(self, now: float) -> str:
-        trained, total = self.done - (self.began_at or 0), self.folds * self.starts * self.epochs
-        if trained <= 0 or self.done >= total:
+    def _count_epoch(self) -> float:
+        """The time, after one more epoch."""
+        now = time.monotonic()
+        self.done += 1
+        self.trained, self.since = self.trained + now - self.since, now
+        return now
+
+    def _left(self) -> str:
+        """What the epochs take that are left, and what else the folds take, which is known once one is finished."""
+        epochs, total = self.done - (self.began_at or 0), self.folds * self.starts * self.epochs
+        if epochs <= 0 or self.done >= total:
             return ""
-        return f", {clock((now - self.began) / trained * (total - self.done))} left"
+        seconds = self.trained / epochs * (total - self.done)
+        if not self.here:
+            return f", {clock(seconds)} of training left"
+        return f", {clock(seconds + self.rest / self.here * (self.folds - self.folds_done))} left"
 
     def _line(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
@@ -222,8 +242,8 @@ class RichReporter(PlainReporter):
             self._show("steps", completed=step, total=steps)
 
     def epoch_done(self, fold: int, start: int, epoch: int, values: Mapping[str, float], *, is_best: bool) -> None:
-        self.done += 1
-        text = f"{describe(values)}{' (best)' if is_best else ''}{self._left(time.monotonic())}"
+        self._count_epoch()
+        text = f"{describe(values)}{' (best)' if is_best else ''}{self._left()}"
         self._show("epochs", completed=epoch, values=text)
 
     def fold_done(self, result: FoldResult) -> None:

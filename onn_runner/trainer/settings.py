@@ -76,6 +76,8 @@ class Settings:
     """Score the training items once with the best weights, without augmentation: `fitted/psnr`."""
     limit_batches: int | None = None
     """Only the first batches of every part, to try out; None: all."""
+    limit_folds: int | None = None
+    """Only the first folds of the partition, to try out; None: all."""
     checks: bool = False
     """Check data, gradients, parameters and layers while training: several times slower."""
     statistics: bool | int = False
@@ -88,7 +90,7 @@ class Settings:
             _whole(name, getattr(self, name), least=1)
         for name in ("workers", "preview_items"):
             _whole(name, getattr(self, name), least=0)
-        for name in ("patience", "threads", "limit_batches"):
+        for name in ("patience", "threads", "limit_batches", "limit_folds"):
             _whole(name, getattr(self, name), least=1, optional=True)
         _whole("average", self.average, least=2, optional=True)
         for name in ("clip_norm", "clip_value", "ema"):

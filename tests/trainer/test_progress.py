@@ -35,7 +35,7 @@ def test_plain_lines(tmp_path: Path) -> None:
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[0].startswith("fold 0, epoch 1/3: train/loss 0.0")
-    assert lines[0].endswith(" left")
+    assert lines[0].endswith(" of training left")
     assert " (best)" in lines[0]
     assert "left" not in lines[2]
     assert lines[3].startswith("fold 0 done (1 of 1): best epoch 3, test/loss 0.0")
@@ -58,17 +58,22 @@ def test_time_left_counts_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("onn_runner.trainer.progress.time.monotonic", lambda: now[0])
     stream = io.StringIO()
     reporter = PlainReporter(stream, interval=0.0)
-    reporter.run_started(folds=2, starts=1, epochs=10)
+    reporter.run_started(folds=3, starts=1, epochs=10)
+    reporter.fold_started(0)
     reporter.start_started(0, 0, 8)
     for epoch in (9, 10):
         now[0] += 3.0
         reporter.epoch_done(0, 0, epoch, {}, is_best=False)
+    now[0] += 5.0
     reporter.fold_done(FoldResult(fold=0, status="done", monitor="val/psnr"))
+    now[0] += 2.0
+    reporter.fold_started(1)
     reporter.start_started(1, 0, 0)
     now[0] += 3.0
     reporter.epoch_done(1, 0, 1, {}, is_best=False)
     left = [line.rsplit(", ", 1)[1] for line in stream.getvalue().splitlines() if "left" in line]
-    assert left == ["0:33 left", "0:30 left", "0:27 left"]
+    # Three seconds an epoch, 19 left; the first fold took 7 besides, and two folds have that to come.
+    assert left == ["1:03 of training left", "1:00 of training left", "1:11 left"]
 
 
 def test_starts_and_divergence_are_told() -> None:
