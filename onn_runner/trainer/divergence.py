@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from onn_runner.task.base import StepOutput, Task
 
@@ -58,6 +59,11 @@ def retrace(engine: Engine, task: Task, batch: dict[str, Any], *, testing: bool)
 
 def finite_weights(network: nn.Module) -> bool:
     return all(_finite(parameter) for parameter in network.parameters())
+
+
+def has_running_statistics(network: nn.Module) -> bool:
+    """Whether evaluation goes by what norms remember of earlier batches, not by the batch at hand."""
+    return any(isinstance(module, _NormBase) and module.track_running_stats for module in network.modules())
 
 
 def _by_weights(network: nn.Module) -> str:

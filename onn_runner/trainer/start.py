@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from onn_runner.trainer.best import Best, Mean
 from onn_runner.trainer.board import open_board
 from onn_runner.trainer.checking import make_checks
 from onn_runner.trainer.checkpoint import Checkpoint
-from onn_runner.trainer.divergence import NonFiniteError, finite_weights, retrace
+from onn_runner.trainer.divergence import NonFiniteError, finite_weights, has_running_statistics, retrace
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.evaluate import BadBatchError, Evaluator
 from onn_runner.trainer.interrupt import StopRequest
@@ -66,6 +67,8 @@ class StartTraining:
         self.origin = 0
         """Epoch whose weights the current one begins with: the last one, or the one gone back to."""
         self.best_state: dict[str, Any] = {}
+        self.overflow = ""
+        """What made the last validation overflow that did."""
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         self.clock = self.saved = time.monotonic()
@@ -151,7 +154,8 @@ class StartTraining:
         self.epoch += 1
         self.sums.clear()
         self.history.append(values)
-        if unusable := self.monitors[0].unusable(monitored):
+        scored = not math.isnan(values.get("val/loss", 0.0))
+        if scored and (unusable := self.monitors[0].unusable(monitored)):
             self.reporter.warn(f"{self.where}: {unusable}.")
         improved = self.best.take(values, self.engine.scored)
         is_best = self.monitors[0] in improved
@@ -193,16 +197,35 @@ class StartTraining:
         order = self.job.limited(batches.in_order(len(part), self.job.settings.eval_batch_size))
         try:
             return self.evaluator.score("val", self.job.source.fixed(part), order).means
+        except BadBatchError as error:
+            if not has_running_statistics(self.engine.scored):
+                raise
+            return self._unscored(error)
         except Interrupted:
             # Layers may have learned ranges from half the part; the state from before it is the one to repeat.
             checkpoint.save_last(self.folder, before)
             raise
 
+    def _unscored(self, error: BadBatchError) -> dict[str, float]:
+        """No scores for an epoch whose norms, by what they have seen of earlier weights, let validation overflow.
+
+        Training goes by the statistics of each batch and may be sound; products of many layers square what running
+        ones are off by.
+        """
+        layer = error.layer or retrace(self.engine, self.job.task, error.batch, testing=True)
+        self.overflow = f"{error.what}; first in {layer}"
+        self.reporter.warn(
+            f"{self.where}, epoch {self.epoch + 1}: {self.overflow}. The norms' running statistics do not fit the "
+            "weights yet: such epochs cannot be the best. A lower optimizer.lr or bounded activations "
+            "(model.activation=tanh or ReLU6) make them rare."
+        )
+        return dict.fromkeys((f"val/{name}" for name in ("loss", *self.evaluator.metrics)), math.nan)
+
     def _finish(self) -> StartResult:
         """The best weights on the test part and on whole originals."""
         epoch = self.best.epoch
         if epoch is None:
-            raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer="the metric")
+            raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer=self.overflow or "the metric")
         mean = self.best.try_mean(self.evaluator, self.history[epoch - 1])
         if mean is not None:
             self.reporter.note(f"{self.where}: {mean}")

@@ -1,5 +1,6 @@
 """What is not finite: never best, never in the weights, and the layer where it arose is named."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,11 @@ def test_bad_data_name_their_items(tmp_path: Path) -> None:
 
 def test_bad_validation_counts_as_well(tmp_path: Path) -> None:
     class Fragile(Armed):
+        def __init__(self, steps: int) -> None:
+            super().__init__(steps)
+            # Without running statistics there is no reason why evaluation alone should fail.
+            self.layers[1] = nn.Identity()
+
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x if self.training or int(self.bomb.count) < 8 else x / 0)
 
@@ -102,6 +108,40 @@ def test_bad_validation_counts_as_well(tmp_path: Path) -> None:
     assert (found.epoch, found.step, found.layer) == (2, 0, "bomb (Bomb)")
     assert found.what.startswith("val/loss is ")
     assert result.starts[0].best_epoch == 1
+
+
+class Normed(Armed):
+    """Whose evaluation, but not its training, overflows until it has seen so many steps."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__(99)
+        self.norm, self.until = nn.BatchNorm2d(1), until
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = int(self.norm.num_batches_tracked or 0)
+        y = self.norm(super().forward(x))
+        return y if self.training or seen > self.until else y / 0
+
+
+def test_norms_that_do_not_fit_the_weights_yet_cost_an_epoch_not_the_start(tmp_path: Path) -> None:
+    result, warnings = run(tmp_path, build_network=lambda: Normed(5), keep_best=["val/mae"])
+    start = result.starts[0]
+    assert (start.status, start.epochs_run) == ("done", 3)
+    assert start.best_epoch in (2, 3)
+    assert all(math.isfinite(value) for value in (*start.best.values(), *start.validation.values()))
+    [warning] = warnings
+    assert "epoch 1: val/loss is " in warning
+    assert "running statistics do not fit the weights yet" in warning
+    history = checkpoint.load(tmp_path / "last.pt").history
+    assert [math.isnan(row["val/psnr"]) for row in history] == [True, False, False]
+
+
+def test_norms_that_never_fit_are_a_divergence(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, build_network=lambda: Normed(999))
+    found = result.starts[0].diverged
+    assert found is not None
+    assert (found.epoch, found.step, found.what) == (3, 0, "val/psnr was never finite")
+    assert found.layer.startswith("val/loss is ")
 
 
 def test_bad_test_scores_never_look_like_success(tmp_path: Path) -> None:
