@@ -22,7 +22,8 @@ GROUPS: choose one option of each; ops, metric and experiment take several ("onn
 """
 
 TAIL = """
-KEYS: every value of the composed config ("onn-run --cfg job" shows all)
+KEYS: every value of the composed config ("onn-run --cfg job" shows all; "onn list data denoise",
+"onn list trainer default", ... say what they mean)
   trainer.epochs=30 trainer.starts=3 trainer.device=cpu trainer.monitor=val/psnr
   partition.folds=5 partition.seed=1 data.path=photos/ data.sigma=15 seed=1
   network.channels=[16,16] network.kernels=[3,3,3] model.pool=median model.layers=[[sine,exp],[mul]]

@@ -44,6 +44,9 @@ def list_(
         str | None,
         typer.Argument(help="operators, models, networks, data, ...; all when left out", autocompletion=_kinds),
     ] = None,
+    option: Annotated[
+        str | None, typer.Argument(help="One of them, such as data denoise: its keys with what they mean.")
+    ] = None,
     config_dir: Annotated[
         str | None, typer.Option("--config-dir", "-cd", help="A folder with more options, as for onn-run.")
     ] = None,
@@ -51,7 +54,10 @@ def list_(
     """What can be chosen: operators, models, networks, data, partitions, ..., with one line each."""
     from onn_runner.cli import listing
 
-    print("\n".join(listing.lines(kind, config_dir)))
+    if kind is not None and option is not None:
+        print(listing.keys(kind, option, config_dir))
+    else:
+        print("\n".join(listing.lines(kind, config_dir)))
 
 
 for verb in (profile.profile, explain.explain, importance.reduce):

@@ -119,6 +119,23 @@ def test_list_shows_everything(mine: Path) -> None:
     assert "  mine       My operator" in answer.output
 
 
+@pytest.mark.parametrize("kind", ["data", "scheduler", "schedulers", "trainer"])
+def test_list_shows_the_keys_of_an_option_with_their_comments(kind: str) -> None:
+    group = kind.removesuffix("s")
+    for option, path in Catalogue((config_folder(),)).options(group).items():
+        answer = CliRunner().invoke(onn.app, ["list", kind, option])
+        assert answer.exit_code == 0
+        assert answer.output == f"# onn-run {group}={option} {group}.<key>=<value>\n" + path.read_text(encoding="utf-8")
+
+
+def test_list_shows_an_option_of_ones_own_and_names_an_unknown_one(mine: Path) -> None:
+    answer = CliRunner().invoke(onn.app, ["list", "ops", "mine", "-cd", str(mine)])
+    assert answer.output == (mine / "ops" / "mine.yaml").read_text(encoding="utf-8")
+    done, _ = start("onn", "onn", "list", "data", "denois")
+    assert done.returncode == 2
+    assert "unknown data 'denois'. Did you mean denoise" in done.stderr
+
+
 def test_list_of_an_unknown_kind() -> None:
     done, seconds = start("onn", "onn", "list", "oprators")
     assert done.returncode == 2
