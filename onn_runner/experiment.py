@@ -118,6 +118,8 @@ def plain_config(config: DictConfig) -> dict[str, Any]:
 def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any:
     """The Experiment of a config. Every wrong value is found here, before anything is written."""
     from onn_runner.crossvalidation import Experiment, Settings
+    from onn_runner.network import match as network_match
+    from onn_runner.trainer.monitor import check_names
 
     seed = plain.get("seed")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -126,9 +128,16 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         raise ConfigError(f"dry_run (={plain.get('dry_run')!r}) must be true or false")
     plain = with_monitor(plain)
     settings = make(config.trainer, "trainer", monitor=plain["trainer"].get("monitor", Settings.monitor))
+    # What is wrong whatever the data is told before minutes go into reading it.
+    check_names(settings, list(plain.get("metrics") or ()))
+    if str(config.network.get("_target_")).startswith("onn_runner."):
+        network_match.check(config.network.get("match"))
+    partition = make(config.partition, "partition")
+    optimizer = build_optimizer(config.optimizer)
+    scheduler = config.get("scheduler")
+    schedule = None if scheduler is None else build_schedule(scheduler)
     source = make(config.data, "data")
     classes = getattr(source, "classes", None)
-    partition = make(config.partition, "partition")
     operators, catalogue = build_operators(config, folders=request.config_dirs, overrides=request.overrides)
     neurons = {
         "operators": operators,
@@ -148,7 +157,6 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     span = source.data_range[1] - source.data_range[0]
     metrics = partial(build_metrics, config, span=span, classes=None if classes is None else len(classes))
     metrics()
-    scheduler = config.get("scheduler")
     return Experiment(
         name=checked_name(plain.get("name"))
         or default_name(request.choices, list(plain.get("ops") or {}), uses_operators(config, "model")),
@@ -159,8 +167,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         task=build_task(config.task, source),
         build_network=partial(network, factory=make(config.model, "model", **neurons)),
         twin=build_twin(config, request, network, neurons),
-        build_optimizer=build_optimizer(config.optimizer),
-        schedule=None if scheduler is None else build_schedule(scheduler),
+        build_optimizer=optimizer,
+        schedule=schedule,
         build_metrics=metrics,
         settings=settings,
     )

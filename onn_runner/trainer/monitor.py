@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,15 @@ def train_metrics(settings: Settings, chosen: tuple[Monitor, ...]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != "loss"]
 
 
-def _monitor(setting: str, key: str, metrics: Mapping[str, ItemMetric], *, validation: bool, file: str) -> Monitor:
+def check_names(settings: Settings, metrics: Collection[str]) -> None:
+    """What can be told of `trainer.monitor` and `trainer.keep_best` before there is data. Raises ConfigError."""
+    for setting, keys in (("monitor", (settings.monitor,)), ("keep_best", settings.keep_best)):
+        for key in keys:
+            _name(setting, key, metrics)
+
+
+def _name(setting: str, key: str, metrics: Collection[str]) -> str:
+    """The metric of a key. Raises ConfigError for a split that never chooses, and for a metric that is not computed."""
     split, _, name = key.partition("/")
     if split not in ("val", "train"):
         options = [f"{part}/{metric}" for part in ("val", "train") for metric in ("loss", *metrics)]
@@ -73,7 +81,12 @@ def _monitor(setting: str, key: str, metrics: Mapping[str, ItemMetric], *, valid
         raise unknown(f"trainer.{setting}", key, options, remedy=remedy)
     if name != "loss" and name not in metrics:
         raise unknown(f"metric in trainer.{setting}={key}:", name, ["loss", *metrics])
-    if split == "val" and not validation:
+    return name
+
+
+def _monitor(setting: str, key: str, metrics: Mapping[str, ItemMetric], *, validation: bool, file: str) -> Monitor:
+    name = _name(setting, key, metrics)
+    if key.startswith("val/") and not validation:
         raise ConfigError(
             f"trainer.{setting}={key} needs a validation part, and this partition has none: "
             f"set partition.validation, or trainer.{setting}=train/{name}."
