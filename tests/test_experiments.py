@@ -14,6 +14,7 @@ from PIL import Image
 
 from onn_runner.cli.catalogue import config_folder
 from onn_runner.cli.run import main
+from onn_runner.model.quadratic import TYPES
 
 PRESETS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
 SHIPPED = ("data.photographs=[camera,coins,moon,page]", "data.max_side=96", "partition.folds=2")
@@ -24,6 +25,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "onn_synthesis": ("data.max_side=96", "data.patch=24", "data.inputs=4", "data.targets=2", "partition.folds=2"),
     "self_onn_sidd": ("data.inputs=sidd/Data", *PICTURES, "partition.folds=2"),
     **dict.fromkeys(CIFAR, ("data.path=cifar", "data.items=120")),
+    "quadratic_types": ("data.items=120", "partition.folds=2"),
 }
 """Where a preset does not run on scikit-image's photographs."""
 NETWORK: dict[str, tuple[str, ...]] = {
@@ -32,6 +34,7 @@ NETWORK: dict[str, tuple[str, ...]] = {
     "self_onn_denoise": ("network.channels=[4,4,4]",),
     "self_onn_sidd": ("network.channels=[4,4,4]",),
     **dict.fromkeys(CIFAR, ("network.width=0.0625",)),
+    "quadratic_types": ("network.channels=[2,2,2]",),
 }
 TRAINING = ("trainer.epochs=1", "trainer.starts=1", "trainer.device=cpu", "trainer.pictures=false")
 
@@ -135,3 +138,13 @@ def test_the_network_enlarges_where_the_data_does_not(work: Path) -> None:
     results = run("experiment=onn_super_resolution", *small, *words)
     checked(results)
     assert set(results["baselines"]) == {"bicubic", "bicubic, sharpened"}  # type: ignore[call-overload]
+
+
+def test_all_quadratic_types_in_one_sweep(work: Path) -> None:
+    words = ["-m", "experiment=quadratic_types", *smaller("quadratic_types"), "partition=hold_out"]
+    words.remove("partition.folds=2")
+    assert main(words) == 0
+    jobs = [json.loads(path.read_text()) for path in Path().glob("multirun/*/*/job.json")]
+    chosen = {word for job in jobs for word in job["overrides"] if word.startswith("model.type=")}
+    assert chosen == {f"model.type={name}" for name in TYPES}
+    assert {job["status"] for job in jobs} == {"finished"}
