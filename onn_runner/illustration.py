@@ -33,7 +33,7 @@ from onn_runner.trainer.result import FoldResult, read_status
 
 if TYPE_CHECKING:
     from onn_runner.report.figures_curves import Curve
-    from onn_runner.report.figures_strips import Strip
+    from onn_runner.report.pixels import Strip
 
 FOLDER = "pictures"
 RECORD = "pictures.json"
@@ -201,7 +201,7 @@ class _FoldPictures:
 
     def _strip(self, dataset: Dataset[Any], choice: Choice, metric: str) -> Strip | None:
         """None where output and target are no pictures or signals of one shape."""
-        from onn_runner.report.figures_strips import Strip
+        from onn_runner.report.pixels import Strip
 
         batch = batches.collate(dataset, [choice.place], self.engine.device)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What a run refuses before it reads data; the score that a sweeper gets: of validation, never better for having diverged."""
+"""What a run refuses before it reads data; the score that a sweeper gets, never better for having diverged."""
 
 import math
 

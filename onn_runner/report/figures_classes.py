@@ -25,7 +25,7 @@ from onn_runner.report.figures import (
     shortened,
     text_at,
 )
-from onn_runner.report.figures_strips import picture
+from onn_runner.report.pixels import picture
 
 Array = npt.NDArray[np.float32]
 Counts = npt.NDArray[np.int64]

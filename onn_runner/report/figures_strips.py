@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from onn_runner.report.closeup import Window
 from onn_runner.report.figures import (
     BAD,
     BLACK,
@@ -31,31 +32,28 @@ from onn_runner.report.figures import (
     shortened,
     text_at,
 )
+from onn_runner.report.pixels import (
+    LARGEST,
+    TILES,
+    Strip,
+    error_of,
+    error_scale,
+    factor_of,
+    part_of,
+    picture,
+    reduced,
+    shown,
+    tile_columns,
+    window_of,
+)
 
 Array = npt.NDArray[np.float32]
+Extent = tuple[float, float, float, float]
+"""(left, right, bottom, top) in inches."""
 
 TEXT, GAP, TITLE, BAR = 1.95, 0.08, 0.62, 0.85
 """Inches: the column of words, between panels, above the first row, right of the last panel."""
-LARGEST = 256
-"""Pixels of a side that are shown; larger images are averaged down."""
-TILES = 9
-"""Channels that are shown side by side, where they are not one or a colour's three."""
-COVERED = 99.5
-"""Per cent of all errors that the colour scale covers: single pixels shall not darken all others."""
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One item. Its error is that of the channels that are shown of an image, of the first of a signal."""
-
-    rank: str
-    """`worst`, `median`, `best`."""
-    name: str
-    scores: Sequence[str]
-    """A line of text each."""
-    input: Array  # [C, *S]
-    output: Array  # [C', *S']
-    target: Array  # [C', *S']
+FRAME = "#00b3ff"
 
 
 def strips(items: Sequence[Strip], *, title: str, data_range: tuple[float, float]) -> bytes:
@@ -67,33 +65,82 @@ def strips(items: Sequence[Strip], *, title: str, data_range: tuple[float, float
 
 
 def _images(items: Sequence[Strip], title: str, data_range: tuple[float, float]) -> Figure:
-    errors = [_error(item) for item in items]
-    limit, beyond = _scale(errors)
+    windows = [window_of(item) for item in items]
+    errors = [error_of(item) for item in items]
+    limit, beyond = error_scale(errors)
     sizes = [error.shape for error in errors]
     panel = float(np.clip(max(max(size) for size in sizes) / DPI, 1.55, LARGEST / DPI))
     heights = [panel * float(np.clip(size[0] / size[1], 0.3, 1.5)) for size in sizes]
     heights = [max(height, 1.3) for height in heights]
-    figure = blank(TEXT + 4 * (panel + GAP) + BAR, TITLE + sum(heights) + GAP * len(items) + 0.3)
+    close = [0.0 if one is None else panel * float(np.clip(one.height / one.width, 0.3, 1.0)) for one in windows]
+    below = sum(height + GAP for height in close if height)
+    figure = blank(TEXT + 4 * (panel + GAP) + BAR, TITLE + sum(heights) + GAP * len(items) + below + 0.3)
     text_at(figure, 0.1, 0.1, shortened(title, 110), weight="bold")
-    colours = _error_colours()
+    look = _Look(data_range, _error_colours(), Normalize(0, limit), panel)
     sheet = _sheet(figure)
     for column, words in enumerate(("input", "output", "target", "|output - target|")):
         sheet.text(TEXT + column * (panel + GAP) + panel / 2, TITLE - 0.06, words, ha="center", va="bottom")
     top = TITLE
-    for item, error, height in zip(items, errors, heights, strict=True):
+    for item, window, height, own_height in zip(items, windows, heights, close, strict=True):
         _words(figure, item, top, _notes(item))
-        panels = [picture(values, data_range) for values in (item.input, item.output, item.target)]
-        for column, values in enumerate(panels):
-            _place(sheet, values, (TEXT + column * (panel + GAP), top, panel, height))
-        shown = np.ma.masked_invalid(_reduced(error[None])[0])
-        place = (TEXT + 3 * (panel + GAP), top, panel, height)
-        _place(sheet, shown, place, cmap=colours, norm=Normalize(0, limit))
+        _draw_row(sheet, item, look, (top, height), window)
         top += height + GAP
-    _colour_bar(figure, colours, limit, beyond, left=TEXT + 4 * (panel + GAP) + 0.05, height=top - GAP - TITLE)
-    low, high = data_range
-    told = f"Values from {low:g} to {high:g} are shown; errors of colours are means of three; cyan: not finite."
-    text_at(figure, 0.1, top + 0.05, told, color="#555555")
+        if window is not None:
+            where = f"{window.height} x {window.width} at {window.top}, {window.left}:\nlargest mean error, full size"
+            text_at(figure, 0.1, top, where, fontsize=7.0, linespacing=1.35, color=FRAME)
+            _draw_row(sheet, part_of(item, window), look, (top, own_height))
+            top += own_height + GAP
+    _colour_bar(figure, look, beyond, left=TEXT + 4 * (panel + GAP) + 0.05, height=top - GAP - TITLE)
+    text_at(figure, 0.1, top + 0.05, _explained(items, data_range), color="#555555")
     return figure
+
+
+@dataclass(frozen=True)
+class _Look:
+    data_range: tuple[float, float]
+    colours: Colormap
+    errors: Normalize
+    panel: float
+    """Inches of a panel's width."""
+
+
+def _draw_row(sheet: Axes, item: Strip, look: _Look, place: tuple[float, float], window: Window | None = None) -> None:
+    """Input, output, target and error at (top, height), with the window's frame where there is one."""
+    top, height = place
+    arrays = (item.input, item.output, item.target, item.target)
+    for column, values in enumerate(arrays):
+        where = (TEXT + column * (look.panel + GAP), top, look.panel, height)
+        if column < 3:
+            extent = _place(sheet, picture(values, look.data_range), where)
+        else:
+            errors = np.ma.masked_invalid(reduced(error_of(item)[None])[0])
+            extent = _place(sheet, errors, where, cmap=look.colours, norm=look.errors)
+        _divide_tiles(sheet, values, extent)
+        if window is not None:
+            _frame(sheet, window, values, item.target.shape[-1], extent)
+
+
+def _explained(items: Sequence[Strip], data_range: tuple[float, float]) -> str:
+    """The line below: of what is to be seen."""
+    arrays = [values for item in items for values in (item.input, item.output, item.target)]
+    parts = [f"Values from {data_range[0]:g} to {data_range[1]:g} are shown"]
+    if any(len(item.target) == 3 for item in items):
+        parts.append("errors of colours are means of three")
+    if not all(np.isfinite(values).all() for values in arrays):
+        parts.append("cyan: not finite")
+    return "; ".join(parts) + "."
+
+
+def _frame(sheet: Axes, window: Window, values: Array, across: int, extent: Extent) -> None:
+    """Around the window of an image whose target has `across` columns, in the first of several tiles."""
+    left, right, _, top = extent
+    height, width = shown(values).shape[1:]
+    factor = factor_of(height, width)
+    scale = (right - left) / max(width // factor * factor, 1) * values.shape[-1] / across
+    corner = (left + window.left * scale, top + window.top * scale)
+    sheet.add_patch(
+        Rectangle(corner, window.width * scale, window.height * scale, fill=False, edgecolor=FRAME, linewidth=0.9)
+    )
 
 
 def _sheet(figure: Figure) -> Axes:
@@ -105,18 +152,19 @@ def _sheet(figure: Figure) -> Axes:
     return sheet
 
 
-def _place(sheet: Axes, values: Any, place: tuple[float, float, float, float], **options: Any) -> None:
-    """[H, W, ...] as large as fits into (left, top, width, height), in its middle."""
+def _place(sheet: Axes, values: Any, place: tuple[float, float, float, float], **options: Any) -> Extent:
+    """[H, W, ...] as large as fits into (left, top, width, height), in its middle; gives its extent."""
     left, top, width, height = place
     scale = min(width / values.shape[1], height / values.shape[0])
     x, y = left + (width - scale * values.shape[1]) / 2, top + (height - scale * values.shape[0]) / 2
     extent = (x, x + scale * values.shape[1], y + scale * values.shape[0], y)
     sheet.imshow(values, extent=extent, aspect="auto", **options)
+    return extent
 
 
-def _colour_bar(figure: Figure, colours: Colormap, limit: float, beyond: bool, *, left: float, height: float) -> None:
+def _colour_bar(figure: Figure, look: _Look, beyond: bool, *, left: float, height: float) -> None:
     place = axes_at(figure, left, TITLE, 0.12, height)
-    scale = ScalarMappable(Normalize(0, limit), colours)
+    scale = ScalarMappable(look.errors, look.colours)
     bar = figure.colorbar(scale, cax=place, extend="max" if beyond else "neither")
     bar.set_label("absolute error")
     bar.outline.set_linewidth(0.4)
@@ -135,7 +183,7 @@ def _notes(item: Strip) -> list[str]:
     size = f"{height} x {width}"
     if item.input.shape[1:] != item.target.shape[1:]:
         size = f"{' x '.join(map(str, item.input.shape[1:]))} to {size}"
-    factor = _factor(*_shown(item.target).shape[1:])
+    factor = factor_of(*shown(item.target).shape[1:])
     notes = [size + (f", shown at 1/{factor}" if factor > 1 else "")]
     if item.target.ndim == 4:
         notes.append("middle slice")
@@ -148,61 +196,18 @@ def _notes(item: Strip) -> list[str]:
     return notes
 
 
-def picture(values: Array, data_range: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """[C, *S] -> [H, W, 3] in [0, 1]; values that are not finite are cyan."""
-    low, high = data_range
-    values = _reduced(_shown(values)).astype(np.float64)
-    scaled = np.clip((values - low) / (high - low), 0, 1)
-    picture = np.moveaxis(np.broadcast_to(scaled, (3, *values.shape[1:])), 0, -1).copy()
-    picture[~np.isfinite(values).all(0)] = BAD
-    return picture
-
-
-def _shown(values: Array) -> Array:
-    """[C, *S] -> [1 or 3, H, W]: other numbers of channels side by side in rows, of a volume the middle slice."""
-    if values.ndim == 4:
-        values = values[:, values.shape[1] // 2]
+def _divide_tiles(sheet: Axes, values: Array, extent: Extent) -> None:
+    """White lines between channels that are shown side by side."""
     if len(values) in (1, 3):
-        return values
-    count, (height, width) = min(len(values), TILES), values.shape[1:]
-    columns = math.ceil(math.sqrt(count))
-    tiles = np.zeros((-(-count // columns) * columns, height, width), values.dtype)
-    tiles[:count] = values[:count]
-    rows: Array = tiles.reshape(-1, columns, height, width).swapaxes(1, 2).reshape(1, -1, columns * width)
-    return rows
-
-
-def _error(item: Strip) -> Array:
-    """[H, W]"""
-    with np.errstate(invalid="ignore"):
-        error: Array = np.abs(_shown(item.output) - _shown(item.target)).mean(0)
-    return error
-
-
-def _reduced(values: Array) -> Array:
-    """[C, H, W], means over squares where a side is longer than LARGEST; the rest at the border falls away."""
-    factor = _factor(*values.shape[1:])
-    if factor == 1:
-        return values
-    channels, rows, columns = len(values), values.shape[1] // factor, values.shape[2] // factor
-    if not rows or not columns:
-        return values[:, ::factor, ::factor]
-    squares = values[:, : rows * factor, : columns * factor].reshape(channels, rows, factor, columns, factor)
-    means: Array = squares.mean((2, 4))
-    return means
-
-
-def _factor(height: int, width: int) -> int:
-    return -(-max(height, width) // LARGEST)
-
-
-def _scale(errors: Sequence[Array]) -> tuple[float, bool]:
-    """The largest error of the colour scale, and whether there are larger ones."""
-    finite = np.concatenate([error[np.isfinite(error)] for error in errors])
-    if not finite.size or finite.max() == 0:
-        return 1.0, False
-    limit = float(np.percentile(finite, COVERED)) or float(finite.max())
-    return limit, bool(finite.max() > limit)
+        return
+    left, right, bottom, top = extent
+    columns = tile_columns(len(values))
+    rows = -(-min(len(values), TILES) // columns)
+    style: dict[str, Any] = {"color": "white", "linewidth": 1.5, "solid_capstyle": "butt"}
+    for column in range(1, columns):
+        sheet.plot([left + (right - left) * column / columns] * 2, [top, bottom], **style)
+    for row in range(1, rows):
+        sheet.plot([left, right], [top + (bottom - top) * row / rows] * 2, **style)
 
 
 def _error_colours() -> Colormap:

@@ -10,17 +10,8 @@ from PIL import Image
 
 from onn_runner.report.figures import BAD, blank, plain_style, png, shortened, text_at
 from onn_runner.report.figures_curves import Curve, _make_logarithmic, learning_curves
-from onn_runner.report.figures_strips import (
-    Strip,
-    _error,
-    _notes,
-    _reduced,
-    _scale,
-    _shown,
-    _signal_notes,
-    picture,
-    strips,
-)
+from onn_runner.report.figures_strips import _explained, _notes, _signal_notes, strips
+from onn_runner.report.pixels import Strip, error_of, error_scale, part_of, picture, reduced, shown, window_of
 
 
 def opened(content):
@@ -76,29 +67,29 @@ def test_the_same_picture_is_the_same_bytes():
 
 def test_a_perfect_output_has_a_scale_too():
     flat = np.zeros((1, 4, 4), np.float32)
-    assert _scale([flat[0]]) == (1.0, False)
+    assert error_scale([flat[0]]) == (1.0, False)
     assert opened(strips([strip(flat, flat, flat)], title="t", data_range=(0, 255)))
 
 
 def test_the_scale_covers_all_but_single_errors():
     error = np.full((100, 100), 0.25, np.float32)
     error[0, 0] = 9.0
-    limit, beyond = _scale([error])
+    limit, beyond = error_scale([error])
     assert (limit, beyond) == (0.25, True)
-    assert _scale([np.array([[np.nan, 0.5]], np.float32)]) == (pytest.approx(0.5, rel=1e-6), False)
+    assert error_scale([np.array([[np.nan, 0.5]], np.float32)]) == (pytest.approx(0.5, rel=1e-6), False)
 
 
 def test_values_are_shown_in_the_data_range_and_bad_ones_are_marked():
     image = np.array([[[-1.0, 0.0, 1.0], [3.0, np.nan, np.inf]]], np.float32)
-    shown = picture(image, (-1.0, 1.0))
-    assert shown[0, :, 0].tolist() == [0.0, 0.5, 1.0]
-    assert shown[1, 0].tolist() == [1.0, 1.0, 1.0]
-    assert shown[1, 1].tolist() == shown[1, 2].tolist() == list(BAD)
+    drawn = picture(image, (-1.0, 1.0))
+    assert drawn[0, :, 0].tolist() == [0.0, 0.5, 1.0]
+    assert drawn[1, 0].tolist() == [1.0, 1.0, 1.0]
+    assert drawn[1, 1].tolist() == drawn[1, 2].tolist() == list(BAD)
 
 
 def test_large_images_are_averaged_down_and_that_is_said():
     image = values(1, 300, 520)
-    small = _reduced(image)
+    small = reduced(image)
     assert small.shape == (1, 100, 173)
     np.testing.assert_allclose(
         small[0, 3, 5], image[0, 9:12, 15:18].mean(), rtol=1e-5
@@ -108,17 +99,42 @@ def test_large_images_are_averaged_down_and_that_is_said():
 
 def test_channels_that_are_no_colours_are_shown_side_by_side_and_each_with_its_error():
     image = values(5, 4, 6)
-    shown = _shown(image)
-    assert shown.shape == (1, 8, 18)
+    tiles = shown(image)
+    assert tiles.shape == (1, 8, 18)
     for channel in range(5):
         row, column = divmod(channel, 3)
-        tile = shown[0, row * 4 : row * 4 + 4, column * 6 : column * 6 + 6]
+        tile = tiles[0, row * 4 : row * 4 + 4, column * 6 : column * 6 + 6]
         assert np.array_equal(tile, image[channel])
-    assert not shown[0, 4:, 12:].any(), "no sixth channel"
-    error = _error(strip(image, image + np.arange(5, dtype=np.float32)[:, None, None], image))
+    assert not tiles[0, 4:, 12:].any(), "no sixth channel"
+    error = error_of(strip(image, image + np.arange(5, dtype=np.float32)[:, None, None], image))
     np.testing.assert_allclose(error[4:, 6:12], 4, rtol=1e-6)  # a difference in single precision
     colour = values(3, 4, 6)
-    assert _shown(colour) is colour
+    assert shown(colour) is colour
+
+
+def test_of_large_images_the_part_with_the_largest_error_is_shown_at_full_size():
+    target = values(1, 300, 520)
+    output = target.copy()
+    output[0, 120:200, 380:460] += 1
+    item = strip(target[:, ::2, ::2], output, target)
+    part = part_of(item, window_of(item))
+    assert part.target.shape == (1, 128, 128)
+    assert part.input.shape == (1, 64, 64)
+    # All of the 80 x 80 errors lie in it.
+    assert int((part.output != part.target).sum()) == 80 * 80
+    small = strip(*[values(1, 100, 200)] * 3)
+    assert window_of(small) is None
+    drawn = [opened(strips([one], title="t", data_range=(-1, 1))) for one in (small, item)]
+    assert drawn[1].height > drawn[0].height + 200
+    tiled = strip(*[values(9, 120, 200)] * 3)
+    assert shown(part_of(tiled, window_of(tiled)).target).shape == (1, 255, 255)
+
+
+def test_only_what_is_to_be_seen_is_explained():
+    grey, colour = values(1, 4, 4), values(3, 4, 4)
+    assert _explained([strip(grey, grey, grey)], (0, 1)) == "Values from 0 to 1 are shown."
+    assert "errors of colours are means of three" in _explained([strip(colour, colour, colour)], (0, 1))
+    assert _explained([strip(grey, grey * np.nan, grey)], (-1, 1)).endswith("; cyan: not finite.")
 
 
 def test_it_is_said_what_of_an_item_is_not_shown():
