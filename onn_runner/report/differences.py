@@ -23,9 +23,11 @@ def differences(results: Mapping[str, Any]) -> Table | None:
     twin = (results.get("twin") or {}).get("name")
     rows, sections = [], []
     for name, scores in comparison["to"].items():
-        rows.append(_row(name, scores, keys, "groups", comparison["unit"]))
+        parts = {"groups": comparison["unit"]} | ({"folds": "folds"} if name == twin else {})
+        # The same mean to the same digit in both rows of the twin.
+        digits = {key: max(places(scores[key][part], key) for part in parts) for key in keys if key in scores}
+        rows += [_row(name, scores, digits, keys, part, unit) for part, unit in parts.items()]
         if name == twin:
-            rows.append(_row(name, scores, keys, "folds", "folds"))
             sections.append(len(rows))
     better = results["higher_is_better"]
     titles = [heading(key, better.get(key.partition("/")[2])) for key in keys]
@@ -36,18 +38,20 @@ def differences(results: Mapping[str, Any]) -> Table | None:
     return Table(title, headings, tuple(rows), tuple(sections), notes)
 
 
-def _row(name: str, scores: Mapping[str, Any], keys: Sequence[str], part: str, unit: str) -> tuple[str, ...]:
+def _row(
+    name: str, scores: Mapping[str, Any], digits: Mapping[str, int], keys: Sequence[str], part: str, unit: str
+) -> tuple[str, ...]:
     entries = {key: scores[key][part] for key in keys if key in scores}
     first = entries.get(keys[0], {"n": 0, "better": None})
     count = first["n"] or max((entry["n"] for entry in entries.values()), default=0)
     better = _counts(first) if first["n"] and first["better"] is not None else "-"
-    main, *others = (_cell(entries.get(key), key.partition("/")[2], count) for key in keys)
+    main, *others = (_cell(entries.get(key), digits.get(key, 0), count) for key in keys)
     return (f"to {name} ({_counted(count, unit)})", main, better, _probability(first.get("p")), *others)
 
 
-def _cell(entry: Mapping[str, Any] | None, metric: str, count: int) -> str:
+def _cell(entry: Mapping[str, Any] | None, digits: int, count: int) -> str:
     """With its own `n = 5` where it is over others than the row says: training scores, items without a score."""
-    text = with_interval(entry, metric)
+    text = with_interval(entry, digits)
     return text if text == "-" or entry is None or entry["n"] == count else f"{text}, n = {entry['n']}"
 
 
@@ -70,17 +74,24 @@ def _probability(p: float | None) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
 
 
-def with_interval(entry: Mapping[str, Any] | None, metric: str) -> str:
+def places(entry: Mapping[str, Any], key: str) -> int:
+    """Decimals that show two digits of the interval's half (one of decibels and per cent), at least four (two)."""
+    unit = key.partition("/")[2] in UNITS
+    least = 2 if unit else 4
+    if entry["mean"] is None:
+        return least
+    size = abs(entry["mean"]) if entry["low"] is None else (entry["high"] - entry["low"]) / 2
+    if not 0 < size < math.inf:
+        return least
+    return min(max(least, (not unit) - math.floor(math.log10(size))), MOST_DECIMALS)
+
+
+def with_interval(entry: Mapping[str, Any] | None, digits: int) -> str:
     """`+0.12 [-0.05, +0.29]`; the mean alone where there is no interval, "-" where there is nothing."""
     if not entry or entry["mean"] is None:
         return "-"
-    size = abs(entry["mean"]) if entry["low"] is None else (entry["high"] - entry["low"]) / 2
-    places = 2 if metric in UNITS else 4
-    if 0 < size < math.inf:
-        # Two digits of the interval's half, one of decibels and per cent.
-        places = min(max(places, (metric not in UNITS) - math.floor(math.log10(size))), MOST_DECIMALS)
     values = (entry[name] for name in ("mean", "low", "high"))
-    mean, *ends = (f"{value:+.{places}f}" for value in values if value is not None)
+    mean, *ends = (f"{value:+.{digits}f}" for value in values if value is not None)
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 

@@ -73,6 +73,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
         _draw_mean(axes, [_finite(c.values.get(key, {})) for c in curves if c.chosen], colour)
     if metric == "loss" and _all_positive(curves):
         _make_logarithmic(axes)
+        axes.set_ylabel("loss (logarithmic)")
     margin = max(0.5, 0.02 * longest)
     axes.set_xlim(1 - margin, max(longest, 1) + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
@@ -104,11 +105,18 @@ def _legend(figure: Figure, curves: Sequence[Curve], *, columns: int) -> None:
     """What the lines are, as far as there are such lines."""
     entries: list[Line2D] = []
     for split, colour in COLOURS.items():
-        if any(key.startswith(f"{split}/") for curve in curves for key in curve.values):
-            entries.append(Line2D([], [], color=colour, linewidth=2.2, label=WORDS[split]))
+        lengths = [
+            len(_finite(points)) for c in curves for key, points in c.values.items() if key.startswith(f"{split}/")
+        ]
+        if lengths:
+            # One epoch alone is a dot.
+            style: dict[str, Any] = {"linewidth": 2.2} if max(lengths) > 1 else {"linestyle": "none", "marker": "."}
+            entries.append(Line2D([], [], color=colour, label=WORDS[split], **style))
     chosen = sum(curve.chosen for curve in curves)
     if chosen > 1:
-        entries.append(Line2D([], [], color="#555555", linewidth=0.8, label="one fold (bold: mean)"))
+        longest = max(len(points) for curve in curves for points in curve.values.values())
+        if longest > 1:
+            entries.append(Line2D([], [], color="#555555", linewidth=0.8, label="one fold (bold: mean)"))
     if any(not curve.chosen and not curve.diverged for curve in curves):
         entries.append(Line2D([], [], color="#bbbbbb", linewidth=0.5, label="other starts"))
     if chosen:

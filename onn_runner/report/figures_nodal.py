@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -45,7 +46,8 @@ def nodal_functions(layers: Sequence[LayerUse], *, title: str) -> bytes:
         figure = blank(LABEL + columns * (width + gap) + 0.1, 0.75 + len(shown) * (height + words + 0.38))
         text_at(figure, 0.1, 0.1, shortened(title + note, 22 + columns * 30), weight="bold")
         powers = "" if all(layer.kind == "onn" for layer in shown) else ", for Self-ONN w1 x + w2 x² + ..."
-        told = f"psi(w, x){powers}: the connections with the largest weights over the x seen; dotted: x = ±1"
+        which = "the connections with the largest, middle and smallest weight over the x seen"
+        told = f"psi(w, x){powers}: {which}; dotted: x = ±1"
         text_at(figure, 0.1, 0.32, told, color="#555555")
         for row, layer in enumerate(shown):
             top = 0.62 + row * (height + words + 0.38)
@@ -126,11 +128,22 @@ def _draw_histogram(axes: Axes, part: Arguments, before: Arguments | None) -> No
         share = np.full(len(before.values), 1 / len(before.values))
         axes.hist(before.values, bins=edges, weights=share, histtype="step", color=ORANGE, linewidth=0.9)
     axes.set_xlim(-reach, reach)
+    _mark_cut(axes, part.values, reach)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.set_xlabel(part.symbol, labelpad=1)
     axes.set_ylabel("share")
     neurons = f"{shortened(part.operator, 30)}, {part.neurons} neuron{'s' * (part.neurons != 1)}"
     axes.set_title(f"{neurons}\n{_summary(part, before)}", loc="left", fontsize=7.5)
+
+
+def _mark_cut(axes: Axes, values: npt.NDArray[np.float64], reach: float) -> None:
+    """`< 0.05 %` at the side on which so many values lie beyond the axis."""
+    for side, sign, text in (("left", -1, "◂ {}"), ("right", 1, "{} ▸")):
+        share = 100 * float(np.mean(sign * values > reach))
+        if share > 0:
+            told = f"{share:.2f} %" if share >= 0.005 else "< 0.01 %"
+            place = 0.012 if sign < 0 else 1.0
+            axes.text(place, 0.98, text.format(told), transform=axes.transAxes, ha=side, va="top", fontsize=6.0)
 
 
 def _summary(part: Arguments, before: Arguments | None) -> str:

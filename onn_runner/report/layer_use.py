@@ -26,7 +26,7 @@ POSITIONS = 1000
 """Values of x that are looked at, of each channel."""
 CONNECTIONS = 256
 LINES = 3
-"""Connections drawn of a neuron."""
+"""Connections drawn of a neuron: from the largest weight to the smallest."""
 LINEAR_SHARE = 0.01
 FLAT = 0.01
 
@@ -42,7 +42,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Neuron:
-    """The connections with the largest weights of one neuron."""
+    """The connections with the largest, the middle and the smallest weight of one neuron."""
 
     number: int
     operator: str
@@ -56,7 +56,7 @@ class Arguments:
 
     operator: str
     symbol: str
-    """`K w x` or `x`."""
+    """`K w x`, `w x` of operators without a factor K, or `x`."""
     neurons: int
     values: Array  # [N]
     calibrated: float
@@ -169,9 +169,10 @@ def _neurons(part: _Part, x: Tensor, layer: OperationalLayer | SelfONNLayer, cou
     grid = torch.linspace(low, high, POINTS, dtype=torch.float64)
     result = []
     for neuron in chosen:
-        order = size[neuron].flatten().argsort(descending=True, stable=True)[:LINES].tolist()
+        order = size[neuron].flatten().argsort(descending=True, stable=True).tolist()
         connections = []
-        for place in order:
+        # The largest lie close together, and their lines on each other.
+        for place in dict.fromkeys(order[round(n * (len(order) - 1) / (LINES - 1))] for n in range(LINES)):
             channel, tap = divmod(place, size.shape[2])
             w = part.weight[neuron, channel, tap]
             values = part.function(w[None] if w.ndim == 0 else w[None, :], grid[None])[0]
@@ -209,7 +210,8 @@ def _arguments(part: _Part, x: Tensor, layer: OperationalLayer | SelfONNLayer, n
     scale = part.nodal.scale
     linear, turning = landmarks(part.nodal, part.bound)
     arguments = (scale * w[:, None] * values).flatten().numpy()
-    return Arguments(part.operator, "K w x", neurons, arguments, scale * part.bound, linear, turning, index)
+    symbol = "K w x" if hasattr(part.nodal, "k") else "w x"
+    return Arguments(part.operator, symbol, neurons, arguments, scale * part.bound, linear, turning, index)
 
 
 def _unexplained(y: Tensor, x: Tensor) -> float:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from onn_runner.report import results, screen, table
-from onn_runner.report.differences import differences, with_interval
+from onn_runner.report.differences import differences, places, with_interval
 
 
 def entry(mean, low, high, *, n=5, better=3, p=0.04, items=40, left_out=0, folds=3):
@@ -100,7 +100,15 @@ def test_items_that_were_left_out_are_counted():
     ],
 )
 def test_an_interval_has_the_digits_that_it_allows(low, mean, high, metric, text):
-    assert with_interval({"low": low, "mean": mean, "high": high}, metric) == text
+    one = {"low": low, "mean": mean, "high": high}
+    assert with_interval(one, places(one, f"test/{metric}")) == text
+
+
+def test_the_same_mean_has_the_same_digits_over_photographs_and_folds():
+    one = entry(0.0123456, 0.0119, 0.0128)
+    one["folds"] |= {"low": -0.2, "high": 0.3}
+    first, second = differences(content({"conv": {"test/mse": one}})).rows
+    assert (first[1], second[1]) == ("+0.01235 [+0.01190, +0.01280]", "+0.01235 [-0.20000, +0.30000]")
 
 
 @pytest.mark.parametrize(("p", "text"), [(1e-9, "< 0.0001"), (0.0123, "0.012"), (0.5, "0.50"), (None, "-")])

@@ -215,3 +215,14 @@ def test_a_logarithmic_axis_has_ticks_in_plain_numbers(span):
     ]
     assert len(shown) >= 2
     assert all(float(text) > 0 for text in shown)
+
+
+def test_one_epoch_alone_is_a_dot_in_the_legend_too(monkeypatch):
+    seen = []
+    monkeypatch.setattr("matplotlib.figure.Figure.legend", lambda self, handles, **rest: seen.extend(handles))
+    keys = {"train/loss": {1: 0.5}, "val/loss": {1: 0.4}}
+    learning_curves([Curve(fold, 0, keys, 1, False, True) for fold in (0, 1)], metric="loss", label="loss", title="t")
+    assert [(line.get_label(), line.get_linestyle(), line.get_marker()) for line in seen[:2]] == [
+        ("training", "None", "."), ("validation", "None", "."),
+    ]  # fmt: skip
+    assert not any("bold" in line.get_label() for line in seen)

@@ -31,7 +31,7 @@ def used(*layers, x=None, neurons=4):
     return uses(network, seen, neurons=neurons)
 
 
-def test_the_curves_are_psi_of_the_largest_weights_over_the_x_seen():
+def test_the_curves_are_psi_of_the_largest_middle_and_smallest_weight_over_the_x_seen():
     torch.manual_seed(1)
     layer = Operational(OPERATORS)(spec())
     x = torch.rand(3, 2, 6, 7) * 3 - 1
@@ -40,8 +40,9 @@ def test_the_curves_are_psi_of_the_largest_weights_over_the_x_seen():
     for neuron in use.neurons:
         assert (neuron.x[0], neuron.x[-1]) == (float(x.min()), float(x.max()))
         weights = layer.nodal_weight()[neuron.number].detach().double()
-        largest = weights.abs().flatten().sort(descending=True).values[:3]
-        assert [abs(c.weights[0]) for c in neuron.connections] == largest.tolist()
+        sizes = weights.abs().flatten().sort(descending=True).values.tolist()
+        wanted = [sizes[0], sizes[round((len(sizes) - 1) / 2)], sizes[-1]]
+        assert [abs(c.weights[0]) for c in neuron.connections] == wanted
         for connection in neuron.connections:
             (w,) = connection.weights
             assert w == float(weights[connection.channel][connection.tap])
