@@ -15,6 +15,8 @@ from onn_runner.errors import ConfigError
 from onn_runner.model.base import Layer, LayerFacts
 from onn_runner.seeding import generator
 
+DEEP = 4
+"""Quadratic layers that may do without norms and bounds."""
 LINEAR = 1e-3
 """A layer whose non-linearity index is below this is called linear in x."""
 
@@ -85,7 +87,20 @@ def summarise(
             # Fresh norms that have seen no batch scale nothing yet: what training begins with counts.
             result = trial.train()(example.to(first.device, first.dtype))
     parameters = sum(p.numel() for p in network.parameters())
-    return Summary(tuple(rows), parameters, sum(row.macs for row in rows), tuple(_warnings(rows, result)))
+    found = [*_growth(network), *_warnings(rows, result)]
+    return Summary(tuple(rows), parameters, sum(row.macs for row in rows), tuple(found))
+
+
+def _growth(network: nn.Module) -> list[str]:
+    """A warning where products of products have nothing to hold them."""
+    growing = [name for name, layer in layers_of(network) if getattr(layer, "grows", False)]
+    if len(growing) < DEEP:
+        return []
+    return [
+        f"{len(growing)} quadratic layers ({growing[0]} to {growing[-1]}) have neither a norm nor a bounded activation: "
+        "values are squared from layer to layer, and overflow or vanish after a few; set model.activation=tanh, "
+        "model.output_norm=batch or network.norm=batch"
+    ]
 
 
 def _recorder(rows: list[Row], name: str) -> Any:

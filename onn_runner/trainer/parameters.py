@@ -10,16 +10,16 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from onn_runner.errors import ConfigError
+from onn_runner.errors import ConfigError, unknown
 from onn_runner.model.base import Layer
 from onn_runner.trainer.settings import Settings
 
-KINDS = ("weight", "quadratic", "bias", "norm")
+KINDS = ("weight", "quadratic", "bias", "norm", "undecayed")
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 def kinds(network: nn.Module) -> dict[str, str]:
-    """Parameter name -> weight, quadratic, bias or norm; a Layer says so itself, torch's modules are known."""
+    """Parameter name -> one of KINDS; a Layer says so itself, torch's modules are known."""
     found: dict[str, str] = {}
     for prefix, module in network.named_modules():
         stem = f"{prefix}." if prefix else ""
@@ -52,22 +52,53 @@ def freeze(network: nn.Module, patterns: tuple[str, ...]) -> None:
 def make_optimizer(
     network: nn.Module, build: Callable[[list[dict[str, Any]]], Optimizer], settings: Settings
 ) -> Optimizer:
-    """One optimizer over up to four groups, in the order of KINDS."""
-    names = kinds(network)
+    """One optimizer over a group for each kind that there is; terms with a rate or decay of their own follow theirs.
+
+    Raises ConfigError for a term that no layer has.
+    """
+    names, apart = kinds(network), _terms_apart(network, settings)
     groups: list[dict[str, Any]] = []
     for kind in KINDS:
-        chosen = [p for name, p in network.named_parameters() if names[name] == kind and p.requires_grad]
-        if chosen:
-            groups.append({"params": chosen, "name": kind})
+        for term in ("", *dict.fromkeys(apart.values())):
+            chosen = [
+                p for name, p in network.named_parameters()
+                if names[name] == kind and apart.get(name, "") == term and p.requires_grad
+            ]  # fmt: skip
+            if chosen:
+                groups.append({"params": chosen, "name": f"{kind} {term}".strip()})
     optimizer = build(groups)
     for group in optimizer.param_groups:
-        if group["name"] == "quadratic":
+        kind, _, term = group["name"].partition(" ")
+        if kind == "quadratic":
             group["lr"] *= settings.quadratic_rate
             if settings.quadratic_decay is not None:
                 group["weight_decay"] = settings.quadratic_decay
-        elif group["name"] in ("bias", "norm") and not settings.decay_all and "weight_decay" in group:
+        elif kind in ("bias", "norm") and not settings.decay_all and "weight_decay" in group:
+            group["weight_decay"] = 0.0
+        group["lr"] *= settings.term_rates.get(term, 1.0)
+        if term in settings.term_decays:
+            group["weight_decay"] = settings.term_decays[term]
+        if kind == "undecayed" and "weight_decay" in group:
             group["weight_decay"] = 0.0
     return optimizer
+
+
+def _terms_apart(network: nn.Module, settings: Settings) -> dict[str, str]:
+    """Parameter name -> its term, where that has a rate or decay of its own."""
+    known = {
+        (f"{prefix}." if prefix else "") + name: term
+        for prefix, module in network.named_modules()
+        if isinstance(module, Layer)
+        for name, term in module.terms().items()
+    }
+    for key in ("term_rates", "term_decays"):
+        for term in getattr(settings, key):
+            if term not in known.values():
+                options = sorted(set(known.values()))
+                remedy = "" if options else "Only quadratic neurons (model=quadratic) have terms."
+                raise unknown(f"term in trainer.{key}:", term, options, remedy=remedy)
+    wanted = {*settings.term_rates, *settings.term_decays}
+    return {name: term for name, term in known.items() if term in wanted}
 
 
 def _is_bias(name: str, parameter: nn.Parameter) -> bool:

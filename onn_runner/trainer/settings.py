@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from onn_runner.errors import ConfigError, unknown
@@ -54,6 +54,10 @@ class Settings:
     """Factor on the learning rate of quadratic terms."""
     quadratic_decay: float | None = None
     """Weight decay of quadratic terms; None: the optimizer's."""
+    term_rates: Mapping[str, float] = field(default_factory=dict)
+    """Factors on the learning rate of single terms of quadratic neurons: {"square": 0.1}; beside `quadratic_rate`."""
+    term_decays: Mapping[str, float] = field(default_factory=dict)
+    """Weight decay of single terms, before `quadratic_decay`."""
     frozen: tuple[str, ...] = ()
     """Patterns of parameter names (`*quadratic*`) that are not trained."""
     ema: float | None = None
@@ -102,6 +106,8 @@ class Settings:
         _number("quadratic_decay", self.quadratic_decay, zero=True, optional=True)
         if not isinstance(self.statistics, bool):
             _whole("statistics", self.statistics, least=1)
+        for name in ("term_rates", "term_decays"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "must be true or false")
@@ -140,6 +146,17 @@ def _number(name: str, value: Any, *, zero: bool = False, optional: bool = False
     if not numeric or value < 0 or (value == 0 and not zero):
         kind = "zero or a positive number" if zero else "a positive number"
         raise _wrong(name, value, f"must be {kind}{' or null' if optional else ''}")
+
+
+def _numbers(name: str, value: Any) -> dict[str, float]:
+    """Raises ConfigError for anything but words with numbers of at least 0; None: no words."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(word, str) for word in value):
+        raise _wrong(name, value, "must give terms their numbers, such as {square: 0.1}, or be null")
+    for word, number in value.items():
+        _number(f"{name}.{word}", number, zero=True)
+    return {str(word): float(number) for word, number in value.items()}
 
 
 def _words(name: str, value: Any, *, optional: bool = False) -> tuple[str, ...] | None:

@@ -118,3 +118,16 @@ def test_norms_that_have_seen_no_batch_are_no_reason_to_warn() -> None:
     example = torch.rand(4, 3, 8, 8)
     assert not torch.isfinite(copy.deepcopy(network).eval()(example)).all()
     assert summarise(network, (3, 8, 8), example=example).warnings == ()
+
+
+@pytest.mark.filterwarnings("ignore::onn_runner.model.conv.UnboundedInputWarning")
+def test_deep_products_without_norms_or_bounds_are_warned_about_once() -> None:
+    def warnings_of(depth: int, **changes: Any) -> tuple[str, ...]:
+        factory = Quadratic(**({"activation": "relu"} | changes))
+        return summarise(make(factory, channels=[3] * depth, kernels=3), (1, 12, 12)).warnings
+
+    [warning] = warnings_of(4)
+    assert warning.startswith("4 quadratic layers (layers.0 to layers.3) have neither a norm nor a bounded activation")
+    assert warnings_of(3) == ()
+    for changes in ({"activation": "tanh"}, {"output_norm": "batch"}, {"norm": "batch"}):
+        assert warnings_of(4, **changes) == ()

@@ -9,7 +9,8 @@ from tiny_fold import Net, settings
 from torch import Tensor, nn
 
 from onn_runner.errors import ConfigError
-from onn_runner.model.base import Layer
+from onn_runner.model.base import Layer, LayerSpec
+from onn_runner.model.quadratic import Quadratic
 from onn_runner.trainer.parameters import freeze, kinds, make_optimizer
 
 
@@ -99,3 +100,56 @@ def test_pattern_that_fits_nothing_lists_the_names() -> None:
 def test_freezing_everything_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.frozen=\['\*'\] leaves no parameter to train"):
         freeze(Net(), ("*",))
+
+
+def quadratic(form: str = "t2_4") -> nn.Module:
+    spec = LayerSpec(in_channels=1, out_channels=2, kernel_size=(3,), stride=(1,), dilation=(1,), input_bound=(-1, 1))
+    return nn.Sequential(Quadratic(form)(spec), nn.Linear(2, 2))
+
+
+def test_terms_have_rates_and_decays_of_their_own() -> None:
+    changes = {"term_rates": {"square": 0.5, "b": 0.0}, "term_decays": {"square": 0.0, "a": 0.9}}
+    made = make_optimizer(quadratic(), adam, settings(quadratic_rate=0.2, quadratic_decay=0.7, **changes))
+    found = {name: (group["lr"], group["weight_decay"]) for name, group in by_name(made).items()}
+    # a is the first-order term of t2_4; the 1 of its other factor never decays
+    assert found == {
+        "weight": (0.1, 0.3),
+        "weight a": (0.1, 0.9),
+        "quadratic square": (pytest.approx(0.1 * 0.2 * 0.5), 0.0),
+        "quadratic b": (0.0, 0.7),
+        "bias": (0.1, 0.0),
+        "undecayed": (0.1, 0.0),
+    }
+    assert sum(len(group["params"]) for group in made.param_groups) == 8
+
+
+def test_the_one_of_a_factor_decays_never() -> None:
+    network = quadratic()
+    made = make_optimizer(network, adam, settings(decay_all=True))
+    group = by_name(made)["undecayed"]
+    assert group["weight_decay"] == 0.0
+    assert group["params"][0] is network.get_parameter("0.bias_b")
+
+
+def test_state_of_terms_is_taken_up_again() -> None:
+    changes = {"term_rates": {"square": 0.5}}
+    network = quadratic()
+    made = make_optimizer(network, adam, settings(**changes))
+    sum(parameter.sum() for parameter in network.parameters()).backward()
+    made.step()
+    again = make_optimizer(network, adam, settings(**changes))
+    again.load_state_dict(made.state_dict())
+    assert [group["name"] for group in again.param_groups] == [group["name"] for group in made.param_groups]
+    assert [group["lr"] for group in again.param_groups] == [group["lr"] for group in made.param_groups]
+
+
+@pytest.mark.parametrize("key", ["term_rates", "term_decays"])
+def test_terms_that_no_layer_has_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown term in trainer.{key}: 'squares'. Did you mean square"):
+        make_optimizer(quadratic(), adam, settings(**{key: {"squares": 1.0}}))
+    with pytest.raises(ConfigError, match="Only quadratic neurons"):
+        make_optimizer(nn.Linear(2, 2), adam, settings(**{key: {"square": 1.0}}))
+    with pytest.raises(ConfigError, match=rf"trainer.{key}.square \(=-1\) must be zero or a positive number"):
+        settings(**{key: {"square": -1}})
+    with pytest.raises(ConfigError, match=rf"trainer.{key} \(=3\) must give terms their numbers"):
+        settings(**{key: 3})
