@@ -97,7 +97,7 @@ def _growth(network: nn.Module) -> list[str]:
     if len(growing) < DEEP:
         return []
     return [
-        f"{len(growing)} quadratic layers ({growing[0]} to {growing[-1]}) have neither a norm nor a bounded activation: "
+        f"{len(growing)} quadratic layers ({growing[0]} to {growing[-1]}) have neither norms nor bounded activations: "
         "values are squared from layer to layer, and overflow or vanish after a few; set model.activation=tanh, "
         "model.output_norm=batch or network.norm=batch"
     ]

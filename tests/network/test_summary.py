@@ -127,7 +127,7 @@ def test_deep_products_without_norms_or_bounds_are_warned_about_once() -> None:
         return summarise(make(factory, channels=[3] * depth, kernels=3), (1, 12, 12)).warnings
 
     [warning] = warnings_of(4)
-    assert warning.startswith("4 quadratic layers (layers.0 to layers.3) have neither a norm nor a bounded activation")
+    assert warning.startswith("4 quadratic layers (layers.0 to layers.3) have neither norms nor bounded activations")
     assert warnings_of(3) == ()
     for changes in ({"activation": "tanh"}, {"output_norm": "batch"}, {"norm": "batch"}):
         assert warnings_of(4, **changes) == ()
