@@ -90,9 +90,12 @@ def _shift(layer: QuadraticLayer, factor: str) -> Tensor:  # [O, 1]
 def _row(layer: QuadraticLayer, branch: str) -> Tensor:  # [phases, O, C/G k^d]
     """The branch's weights, one row a neuron, as a fresh batch norm would scale them; 0 where a phase sees none."""
     row = layer.weight_of(branch).detach().cpu().double().flatten(1)
-    variance = (SQUARES if branch == "square" else S) / padding.phases(layer.spec)
-    row = row * _scale(layer, branch, variance * row.square().sum(1, keepdim=True))
-    return row * padding.shares(layer.spec).repeat(1, layer.weight_shape[1]).unsqueeze(1)
+    seen = row * padding.shares(layer.spec).repeat(1, layer.weight_shape[1]).unsqueeze(1)
+    variance = (SQUARES if branch == "square" else S) * seen.square().sum(-1, keepdim=True).mean(0)
+    if branch == "square":
+        # the means of squares differ from phase to phase
+        variance = variance + S * S * seen.sum(-1, keepdim=True).var(0, correction=0)
+    return seen * _scale(layer, branch, variance)
 
 
 def _triangle(layer: QuadraticLayer) -> Tensor:  # [O, K (K + 1) / 2]

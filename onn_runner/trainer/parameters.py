@@ -66,6 +66,8 @@ def make_optimizer(
             ]  # fmt: skip
             if chosen:
                 groups.append({"params": chosen, "name": f"{kind} {term}".strip()})
+    # The first group's rate is the one that is told: one that no term changes, where there is one.
+    groups.sort(key=lambda group: " " in group["name"])
     optimizer = build(groups)
     for group in optimizer.param_groups:
         kind, _, term = group["name"].partition(" ")
@@ -77,6 +79,11 @@ def make_optimizer(
             group["weight_decay"] = 0.0
         group["lr"] *= settings.term_rates.get(term, 1.0)
         if term in settings.term_decays:
+            if kind == "undecayed" or "weight_decay" not in group:
+                what = (
+                    "stands for a 1 that must not decay" if kind == "undecayed" else "meets an optimizer without decay"
+                )
+                raise ConfigError(f"trainer.term_decays: {term} {what}: leave it out")
             group["weight_decay"] = settings.term_decays[term]
         if kind == "undecayed" and "weight_decay" in group:
             group["weight_decay"] = 0.0

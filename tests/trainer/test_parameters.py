@@ -153,3 +153,16 @@ def test_terms_that_no_layer_has_are_refused(key: str) -> None:
         settings(**{key: {"square": -1}})
     with pytest.raises(ConfigError, match=rf"trainer.{key} \(=3\) must give terms their numbers"):
         settings(**{key: 3})
+
+
+def test_decays_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match="bias_b stands for a 1 that must not decay"):
+        make_optimizer(quadratic(), adam, settings(term_decays={"bias_b": 0.5}))
+    plain = functools.partial(torch.optim.Rprop, lr=0.1)
+    with pytest.raises(ConfigError, match="square meets an optimizer without decay"):
+        make_optimizer(quadratic(), plain, settings(term_decays={"square": 0.5}))
+
+
+def test_the_rate_that_is_told_is_that_of_no_term_apart() -> None:
+    made = make_optimizer(quadratic(), adam, settings(term_rates={"a": 0.1}))
+    assert made.param_groups[0]["lr"] == 0.1
