@@ -65,7 +65,10 @@ def test_damaged_idx_files_are_named(tmp_path: Path, content: bytes, suffix: str
         read_idx(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"\0" * 5000)[:30]])
+CUT = gzip.compress(b"\0" * 5000)[:30]
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", CUT], ids=["empty", "other", "cut"])
 def test_damaged_archives_are_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gz").write_bytes(content)
     with pytest.raises(ConfigError, match=r"cannot read .*x.gz"):
