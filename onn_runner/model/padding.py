@@ -185,5 +185,6 @@ def shares(spec: LayerSpec) -> Tensor:  # [phases, T] of zeros and ones, float64
     table = torch.ones(1, 1, dtype=torch.float64)
     for kernel, stride, dilation in zip(spec.kernel_size, spec.stride, spec.dilation, strict=True):
         phase = torch.arange(kernel) * dilation % stride if spec.transposed else torch.zeros(kernel, dtype=torch.int64)
-        table = torch.kron(table, F.one_hot(phase, stride if spec.transposed else 1).T.double())
+        seen = F.one_hot(phase, stride if spec.transposed else 1).T.double()
+        table = torch.kron(table, seen.clone(memory_format=torch.contiguous_format))
     return table
