@@ -64,6 +64,10 @@ class Experiment:
     build_metrics: Callable[[], dict[str, ItemMetric]]
     settings: Settings
     twin: Twin | None = None
+    initial: Callable[[Fold, str], nn.Module] | None = None
+    """(fold, the data's fingerprint) -> the first-order network that the model's training begins with."""
+    near: bool = False
+    """Whether neurons that cannot be a convolution may start close to it."""
 
     def example_network(self) -> nn.Module:
         """A network to look at; leaves torch's random state as it was."""
@@ -77,10 +81,13 @@ class Experiment:
 
     def of_twin(self) -> Experiment | None:
         """The same experiment with the twin's network; None without a twin."""
-        return None if self.twin is None else replace(self, build_network=self.twin.build_network, twin=None)
+        if self.twin is None:
+            return None
+        return replace(self, build_network=self.twin.build_network, twin=None, initial=None)
 
     def job(self, fold: Fold, folder: Path) -> FoldJob:
         """What the trainer needs for one fold; where classes have weights, those of its training part."""
+        initial = self.initial
         return FoldJob(
             fold=fold,
             folder=folder,
@@ -92,6 +99,8 @@ class Experiment:
             build_scheduler=self.schedule,
             build_metrics=self.build_metrics,
             settings=self.settings,
+            initial=None if initial is None else lambda: initial(fold, self.source.fingerprint()),
+            near=self.near,
             config=dict(self.config),
         )
 
@@ -151,7 +160,10 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
     # Only here do the optimizer's values and frozen patterns meet a network: what is wrong is refused without a folder.
     with torch.random.fork_rng(devices=[]):
         for one in filter(None, (experiment, experiment.of_twin())):
-            Engine(one.job(folds[0], Path()), 0, higher=True)
+            job = one.job(folds[0], Path())
+            engine = Engine(job, 0, higher=True)
+            if job.initial is not None:
+                engine.begin_with(job.initial(), near=job.near)
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
     storage.write_text(folder.config, as_yaml(experiment.config))
     fingerprint, names = experiment.source.fingerprint(), experiment.source.names

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from onn_runner import checks
 from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, build_task, make
 from onn_runner.errors import ConfigError
 from onn_runner.operator_sets import build_operators, uses_operators
@@ -39,6 +40,8 @@ class Request:
     """The run's folder where the caller fixes it (sweep job, hydra.run.dir); None: outputs/<name>/<time-stamp>."""
     resume: Path | None = None
     """The earlier run's folder to go on with."""
+    initial: Any = None
+    """(fold, the data's fingerprint) -> the network that training begins with, for start_from; see crossvalidation."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         schedule=schedule,
         build_metrics=metrics,
         settings=settings,
+        initial=request.initial,
+        near=checks.flag("start_near", plain.get("start_near", False)),
     )
 
 

@@ -30,7 +30,7 @@ LIST_GROUPS = ("ops", "metric", "experiment")
 """Groups of which a run has a list; that of experiments may be empty."""
 OPTIONAL_GROUPS = ("scheduler", "operators", "baseline")
 """Groups that a run can do without: scheduler=null, which Hydra only knows as ~scheduler."""
-PATH_KEYS = ("resume", *(f"data.{key}" for key in ("path", "target_path", "inputs", "targets", "groups")))
+PATH_KEYS = ("resume", "start_from", *(f"data.{key}" for key in ("path", "target_path", "inputs", "targets", "groups")))
 """Keys whose values are paths, with or without quotes."""
 SAFE_PATH = r"[A-Za-z0-9_./:-]+"
 """What Hydra's grammar reads as one word."""

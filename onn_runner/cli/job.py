@@ -81,6 +81,7 @@ def _run(config: DictConfig, settings: Any, folder: Path, overrides: tuple[str, 
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     from onn_runner import experiment
+    from onn_runner.cli.reopening import initial_of
 
     flags = composing_flags(settings)
     overrides = tuple(check.useful(config, overrides))
@@ -92,6 +93,7 @@ def _run(config: DictConfig, settings: Any, folder: Path, overrides: tuple[str, 
         config_dirs=config_dirs(settings),
         folder=folder,
         resume=folder if (folder / "run.json").exists() else None,
+        initial=initial_of(config),
     )
     return experiment.run(config, request=request)
 

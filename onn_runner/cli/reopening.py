@@ -5,10 +5,12 @@ Built from the config.yaml that the run stored, not composed anew: defaults that
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,6 +123,39 @@ def open_run(folder: Path | str, *, device: str = "auto") -> Opened:
         flags=command.composing_flags,
         notes=_differences(record),
     )
+
+
+def initial_of(config: DictConfig) -> Callable[[Fold, str], nn.Module] | None:
+    """start_from's networks by fold, opened when they are asked for; None without start_from.
+
+    They raise ConfigError where the run is none, is not finished, or has other folds or data.
+    """
+    folder = config.get("start_from")
+    if folder is None:
+        return None
+
+    @functools.cache
+    def opened() -> Opened:
+        try:
+            return open_run(folder, device="cpu")
+        except ConfigError as error:
+            raise ConfigError(f"start_from: {error}") from error
+
+    def initial(fold: Fold, fingerprint: str) -> nn.Module:
+        run = opened()
+        try:
+            theirs = run.fold(fold.index)
+            network = run.network(fold.index)
+        except ConfigError as error:
+            raise ConfigError(f"start_from: {error}") from error
+        if theirs != fold or run.experiment.source.fingerprint() != fingerprint:
+            raise ConfigError(
+                f"start_from={folder}: fold {fold.index} there has other items, so that what is tested here may have been "
+                "trained on; use the data and the partition of that run"
+            )
+        return network
+
+    return initial
 
 
 def _record(path: Path) -> dict[str, Any]:

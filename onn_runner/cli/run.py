@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,7 @@ def run_once(hydra: Hydra, command: Command, config: DictConfig) -> int:
     """One run through Hydra (callbacks, hydra.job.env_set), which makes no folder; `experiment` makes the run's own."""
     from onn_runner import experiment
     from onn_runner.cli.job import choices_of, config_dirs
+    from onn_runner.cli.reopening import initial_of
 
     where = str(config.hydra.run.dir)
     request = experiment.Request(
@@ -153,7 +155,7 @@ def run_once(hydra: Hydra, command: Command, config: DictConfig) -> int:
 
     def task(job: DictConfig) -> float | None:
         try:
-            outcome = experiment.run(job, request=request)
+            outcome = experiment.run(job, request=replace(request, initial=initial_of(job)))
         except OnnRunnerError as error:
             done.append(error)
             return None

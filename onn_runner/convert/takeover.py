@@ -23,6 +23,9 @@ def take_over(network: nn.Module, source: nn.Module, *, near: bool = False) -> i
         raise ConfigError(f"the networks have other layers: {', '.join(odd[:5])}")
     nears = 0
     for name, layer in theirs.items():
+        here, there = _activation(ours[name]), _activation(layer)
+        if here != there:
+            raise ConfigError(f"layer {name} has the activation {there} there and {here} here: use the same one")
         if type(layer) is type(ours[name]) and _same(layer, ours[name]):
             ours[name].load_state_dict(layer.state_dict())
         elif isinstance(layer, ConvLayer):
@@ -36,6 +39,10 @@ def take_over(network: nn.Module, source: nn.Module, *, near: bool = False) -> i
         raise ConfigError(f"the networks differ in {', '.join(sorted(missing)[:5])}")
     network.load_state_dict(rest, strict=False)
     return nears
+
+
+def _activation(layer: Layer) -> str:
+    return str(getattr(getattr(layer, "activation", None), "name", "identity"))
 
 
 def _same(one: Layer, other: Layer) -> bool:

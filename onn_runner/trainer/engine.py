@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 
+from onn_runner.convert import take_over
 from onn_runner.errors import ConfigError, RunError, unknown
+from onn_runner.model.base import Unrepresentable
 from onn_runner.seeding import derive
 from onn_runner.trainer.averages import RunningMean
 from onn_runner.trainer.batches import Turn
@@ -173,6 +175,18 @@ class Engine:
             raise _another(error) from error
         if self.average is not None:
             self.average.model.load_state_dict(average)
+
+    def begin_with(self, source: nn.Module, *, near: bool) -> None:
+        """The weights of a network of the same layers with first-order neurons.
+
+        Raises ConfigError where the networks differ, and for neurons that cannot be what they are to start as.
+        """
+        try:
+            take_over(self.network, source.to(self.device), near=near)
+        except ConfigError as error:
+            remedy = "" if near or not isinstance(error, Unrepresentable) else "; start_near=true begins close to it, "
+            raise ConfigError(f"start_from: {error}{remedy and remedy + 'where that is possible'}") from error
+        self.load_network(dict(self.network.state_dict()))
 
     def load_network(self, state: dict[str, Any]) -> None:
         """Raises RunError where the weights are those of another network."""

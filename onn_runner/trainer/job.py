@@ -37,6 +37,10 @@ class FoldJob:
     """(optimizer) or (optimizer, epochs=, steps=, higher=) -> a schedule or a scheduler of torch; None: constant."""
     build_metrics: Callable[[], dict[str, ItemMetric]]
     settings: Settings
+    initial: Callable[[], nn.Module] | None = None
+    """A first-order network of the same layers whose weights a start begins with; None: it begins with fresh ones."""
+    near: bool = False
+    """Whether neurons that cannot be a convolution may start close to `initial`'s."""
     config: dict[str, Any] = field(default_factory=dict)
     """The resolved config, plain; kept in the checkpoints."""
 

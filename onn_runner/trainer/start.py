@@ -91,6 +91,7 @@ class StartTraining:
         tell(self.reporter, self.where, epoch=self.epoch, step=self.sums.step, finished=self.finished)
         batch: Batch = {}
         try:
+            self._tell_beginning()
             while not self.finished:
                 for batch in self._steps():
                     self._step(batch)
@@ -221,6 +222,15 @@ class StartTraining:
         )
         return dict.fromkeys((f"val/{name}" for name in ("loss", *self.evaluator.metrics)), math.nan)
 
+    def _tell_beginning(self) -> None:
+        """What the weights that training begins with score, where they are not fresh."""
+        if self.job.initial is None or self.epoch or self.sums.step:
+            return
+        found = self._validate()
+        if found:
+            shown = ", ".join(f"{key} {value:.4g}" for key, value in found.items())
+            self.reporter.note(f"{self.where} begins with {shown}")
+
     def _finish(self) -> StartResult:
         """The best weights on the test part and on whole originals."""
         epoch = self.best.epoch
@@ -309,6 +319,8 @@ class StartTraining:
     def _restore(self) -> None:
         state = earlier_state(self.folder, self.job.settings, self.reporter)
         if state is None:
+            if self.job.initial is not None:
+                self.engine.begin_with(self.job.initial(), near=self.job.near)
             return
         self.engine.load(state)
         # An update that was begun goes on with the gradients that it has.
