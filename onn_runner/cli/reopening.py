@@ -150,7 +150,7 @@ def initial_of(config: DictConfig) -> Callable[[Fold, str], nn.Module] | None:
             raise ConfigError(f"start_from: {error}") from error
         if theirs != fold or run.experiment.source.fingerprint() != fingerprint:
             raise ConfigError(
-                f"start_from={folder}: fold {fold.index} there has other items, so that what is tested here may have been "
+                f"start_from={folder}: fold {fold.index} there has other items, so that what is tested may have been "
                 "trained on; use the data and the partition of that run"
             )
         return network
