@@ -185,9 +185,7 @@ def _check_exact(layer: Layer, difference: float, where: str) -> None:
             "model.output_norm=none, or start=fresh"
         )
     if not difference <= DIFFERENCE:
-        raise Unrepresentable(
-            f"{where}: these neurons start {difference:.2g} of its size away; use start=near"
-        )
+        raise Unrepresentable(f"{where}: these neurons start {difference:.2g} of its size away; use start=near")
 
 
 def _begin(layer: Layer, first: FirstOrder, where: str, wish: _Wish) -> bool:
