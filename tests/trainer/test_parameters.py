@@ -159,7 +159,7 @@ def test_decays_that_would_do_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="bias_b stands for a 1 that must not decay"):
         make_optimizer(quadratic(), adam, settings(term_decays={"bias_b": 0.5}))
     plain = functools.partial(torch.optim.Rprop, lr=0.1)
-    with pytest.raises(ConfigError, match="square has an optimizer without decay"):
+    with pytest.raises(ConfigError, match="square meets an optimizer without decay"):
         make_optimizer(quadratic(), plain, settings(term_decays={"square": 0.5}))
 
 
