@@ -154,9 +154,12 @@ class SpatialLayer(Layer):
         """The pre-activation [B, O, *S'] from the padded input."""
         raise NotImplementedError
 
+    def normed(self, x: Tensor) -> Tensor:
+        """The pre-activation behind the norm that the spec asks for."""
+        return batch_norms.applied(self.norm, self.respond(x), f"layer {self.spec.index}")
+
     def forward(self, x: Tensor) -> Tensor:
-        y = batch_norms.applied(self.norm, self.respond(padding.pad(x, self.spec)), f"layer {self.spec.index}")
-        result: Tensor = self.activation(y)
+        result: Tensor = self.activation(self.normed(padding.pad(x, self.spec)))
         return result
 
     def macs(self, positions: int) -> int:

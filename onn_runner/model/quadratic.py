@@ -42,7 +42,8 @@ class Quadratic:
     init: str = "balanced"
     memory: str = "auto"
     """What is kept for backward besides x: `keep`, all factors; `save_conv`, the convolutions' results, less with
-    `norm=batch`; `recompute`, nothing; `auto`, the least at about the time of `keep`: `save_conv` with `norm=batch`,
+    `norm=batch`; `recompute`, nothing, not even what a norm behind the neuron reads, unless there are norms inside it,
+    for up to 1.2 x the time; `auto`, the least at about the time of `keep`: `save_conv` with `norm=batch`,
     which costs up to 1.15 x against 1.1-1.4 x of `recompute`, and else `recompute`, 0.8-1.3 x. torch.compile decides
     by itself: with `norm=batch` it keeps the convolutions, with every mode but `keep`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,7 @@ from onn_runner.model.conv import (
 from onn_runner.model.products import products
 from onn_runner.model.products_forward import Form, Operands, along_channels, combined
 from onn_runner.model.quadratic_types import branches, is_factor, squared, term_of
+from onn_runner.model.recomputed_norm import recomputing
 
 if TYPE_CHECKING:
     from onn_runner.model.quadratic import Quadratic
@@ -55,6 +57,8 @@ class QuadraticLayer(SpatialLayer):
         if self.formula.factor_biases:
             self.bias_a = nn.Parameter(torch.zeros(outputs))
             self.bias_b = nn.Parameter(torch.ones(outputs))
+        # computing norms inside the neurons twice would count the batch twice
+        self.recomputes_for_norm = model.memory == "recompute" and model.norm != "batch"
         made = batch_norms.MADE[spec.dims]
         self.norms = nn.ModuleDict({branch: made(outputs) for branch in self.branches if model.norm == "batch"})
         normalised = model.normalises_output and spec.role == "hidden" and spec.norm is None
@@ -96,15 +100,28 @@ class QuadraticLayer(SpatialLayer):
                 sign.fill_(self.turns[name])
 
     def respond(self, x: Tensor) -> Tensor:
+        return self._behind(self.output_norm, self._combined, x)
+
+    def normed(self, x: Tensor) -> Tensor:
+        return self._behind(self.norm, self.respond, x)
+
+    def _behind(self, norm: nn.Module, respond: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """norm(respond(x)), without what the norm would keep where x alone is to be kept."""
+        if isinstance(norm, nn.Identity) or not self.recomputes_for_norm:
+            return self._normed(respond(x), norm)
+        return recomputing(lambda y: self._normed(y, norm), respond, x)
+
+    def _combined(self, x: Tensor) -> Tensor:
+        """All terms."""
         norms = None
         if self.memory_mode != "keep" and x.shape[0] and not transforming():
             norms = batch_norms.plain([self.norms[name] for name in self.convolutions if name in self.norms])
-        y = self._kept(x) if norms is None else self._recomputed(x, norms)
+        y = self._kept(x) if norms is None else self._products(x, norms)
         if "matrix" in self.branches:
             recomputes = self.memory_mode != "keep"
             term = quadratic_matrix.quadratic_form(x, self.weight_of("matrix"), spec=self.spec, recomputes=recomputes)
             y = y + (self._normed(term, self.norms["matrix"]) if "matrix" in self.norms else term)
-        return self._normed(y, self.output_norm)
+        return y
 
     def _normed(self, y: Tensor, norm: nn.Module) -> Tensor:
         return batch_norms.applied(norm, y, f"layer {self.spec.index}")
@@ -142,7 +159,7 @@ class QuadraticLayer(SpatialLayer):
             y = self._normed(y, self.norms[branch])
         return y + along_channels(shift, y) if later and shift is not None else y
 
-    def _recomputed(self, x: Tensor, plain: list[BatchNorm]) -> Tensor:
+    def _products(self, x: Tensor, plain: list[BatchNorm]) -> Tensor:
         """The same by `products`, which computes the factors again in backward."""
         norms = dict(zip((name for name in self.convolutions if name in self.norms), plain, strict=True))
         shifts, base = self._shifts()
@@ -195,6 +212,8 @@ class QuadraticLayer(SpatialLayer):
         outputs = len(self.norms) if mode != "recompute" else int("matrix" in self.norms)
         if mode == "keep" or (mode == "save_conv" and not self.norms):
             outputs += sum(is_factor(branch) for branch in self.branches)
+        if not self.recomputes_for_norm:
+            outputs += sum(not isinstance(norm, nn.Identity) for norm in (self.norm, self.output_norm))
         if mode == "keep":
             outputs += sum(sign is not None for sign in self.signs().values())
         kept = ["x"]
@@ -202,7 +221,7 @@ class QuadraticLayer(SpatialLayer):
             kept.append("x^2")
         if mode == "keep" and "matrix" in self.branches:
             kept += [f"patches ({self.fan_in} of x)", f"{self.fan_in} outputs for W x"]
-        kept += [f"{outputs} outputs"] if outputs else []
+        kept += [f"{outputs} output{'s' * (outputs > 1)}"] if outputs else []
         if kept == ["x"]:
             return "x only"
         return f"{', '.join(kept[:-1])} and {kept[-1]}"

@@ -24,9 +24,10 @@ class SelfONNLayer(SpatialLayer):
         super().__init__(spec, f"self_onn q={model.q}", model.activation)
         self.q = model.q
         if self.q > 1 and spec.index > 0 and spec.input_bound is None:
+            # the same words for every layer, so that a network tells them once; norms do not bound single inputs
             warnings.warn(
-                f"layer {spec.index} takes powers up to {self.q} of an input without bounds: use a bounded activation "
-                "before it (model.activation=tanh)",
+                f"generative layers take powers up to {self.q} of inputs without bounds: use a bounded activation "
+                "before them (model.activation=tanh)",
                 UnboundedInputWarning,
                 stacklevel=3,
             )

@@ -106,7 +106,7 @@ def test_fastonn_bound_is_xaviers(definition: Any) -> None:
 
 
 def test_an_unbounded_input_is_warned_about_once_it_has_powers(definition: Any) -> None:
-    with pytest.warns(UnboundedInputWarning, match="layer 2 takes powers up to 3 of an input without bounds"):
+    with pytest.warns(UnboundedInputWarning, match="take powers up to 3 of inputs without bounds"):
         SelfONN(3)(definition.spec(index=2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -68,7 +68,7 @@ def test_within_three_percent_at_usual_sizes(model: str, network: str, match: Ma
 def _positions(network: nn.Module) -> list[tuple[Layer, int]]:
     """Each layer with its output positions, from a forward that looks at shapes only."""
     found: list[tuple[Layer, int]] = []
-    for _, layer in layers_of(network):
+    for _, layer in layers_of(network.eval()):
         layer.register_forward_hook(lambda layer, _, y: found.append((layer, y[0, 0].numel())))
         layer.forward = _shapes_only(layer)
     network(torch.rand(1, 1, *SIZE))
@@ -77,7 +77,7 @@ def _positions(network: nn.Module) -> list[tuple[Layer, int]]:
 
 def _shapes_only(layer: Layer) -> Callable[[torch.Tensor], torch.Tensor]:
     """Zeros of the output's shape: operational layers take long to run."""
-    stand_in = Conv()(layer.spec)
+    stand_in = Conv()(layer.spec).eval()
     return lambda x: stand_in(x)
 
 
