@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from onn_runner.metric.classification import BINS, Ece
+from onn_runner.metric.classification import BINS, Ece, answered
 from onn_runner.trainer import batches
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.job import FoldJob
@@ -29,6 +29,10 @@ class Predictions:
     """The items' numbers in the source."""
     logits: Tensor  # [N, K] float32
     target: Tensor  # [N]
+
+    def only(self, kept: Tensor) -> Predictions:  # kept: [N], bool
+        indices = [index for index, keep in zip(self.indices, kept.tolist(), strict=True) if keep]
+        return Predictions(indices, self.logits[kept], self.target[kept])
 
 
 def predictions(job: FoldJob, engine: Engine, part: Sequence[int]) -> Predictions:
@@ -53,6 +57,10 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
     from onn_runner.report.figures_classes import confusion_matrix, mistakes, reliability
 
     found = predictions(job, engine, part)
+    asked, every = len(found.indices), answered(found.logits)
+    if not every.all():
+        found = found.only(every)
+        words = f"{len(found.indices)} of {asked} {words}, {asked - len(found.indices)} without a finite answer"
     chances = found.logits.softmax(1)
     confidence, predicted = chances.max(1)
     correct = predicted == found.target
@@ -70,8 +78,8 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
     order = confidence.masked_fill(correct, -1).argsort(descending=True, stable=True)[:SHOWN].tolist()
     wrong = [_mistake(job, found, chances, place) for place in order if not correct[place]]
     if wrong and wrong[0].input.ndim in (2, 3):
-        every = int((~correct).sum())
-        told = f"The {len(wrong)} most confident of {every} mistakes" if every > len(wrong) else "All mistakes"
+        count = int((~correct).sum())
+        told = f"The {len(wrong)} most confident of {count} mistakes" if count > len(wrong) else "All mistakes"
         drawn["mistakes"] = mistakes(wrong, title=f"{told}, {title}", data_range=job.source.data_range)
     return drawn
 

@@ -1,6 +1,8 @@
 """Scores of logits against classes: accuracy, likelihood, F1, AUROC and how far confidence can be trusted.
 
 Shares are in per cent. What an item has of its own is a mean over items; the others are scores of a whole part.
+An item without an answer counts as wrong wherever right and wrong are counted, and is left out where its probabilities
+would be: products of many layers overflow for single items where the rest is fine.
 """
 
 from __future__ import annotations
@@ -21,6 +23,13 @@ BINS = 15
 """Of confidence, equally wide: Guo et al., On calibration of modern neural networks, 2017."""
 
 
+def answered(
+    prediction: Tensor,  # [B, K]
+) -> Tensor:  # [B]
+    """Whether all logits are numbers: an item that overflows on its way through the network has no answer."""
+    return prediction.isfinite().all(1)
+
+
 class Accuracy(ItemMetric):
     """Per cent of items whose largest logit is that of their class."""
 
@@ -31,7 +40,7 @@ class Accuracy(ItemMetric):
         prediction: Tensor,  # [B, K]
         target: Tensor,  # [B]
     ) -> Tensor:
-        return 100.0 * (prediction.argmax(1) == target)
+        return 100.0 * ((prediction.argmax(1) == target) & answered(prediction))
 
 
 class Top5(ItemMetric):
@@ -45,7 +54,7 @@ class Top5(ItemMetric):
             raise ConfigError(f"metric=top5 is always 100 % of {num_classes} classes: leave it out of metric=[...]")
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return 100.0 * (prediction.topk(5, 1).indices == target[:, None]).any(1)
+        return 100.0 * ((prediction.topk(5, 1).indices == target[:, None]).any(1) & answered(prediction))
 
 
 class CrossEntropy(ItemMetric):
@@ -55,7 +64,8 @@ class CrossEntropy(ItemMetric):
     of_classes = True
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return functional.cross_entropy(prediction, target, reduction="none")
+        losses = functional.cross_entropy(prediction, target, reduction="none")
+        return losses.where(answered(prediction), torch.nan)
 
 
 class Brier(ItemMetric):
@@ -66,7 +76,8 @@ class Brier(ItemMetric):
 
     def score(self, prediction: Tensor, target: Tensor) -> Tensor:
         wanted = functional.one_hot(target, prediction.shape[1])
-        return (prediction.softmax(1) - wanted).square().sum(1)
+        errors = (prediction.softmax(1) - wanted).square().sum(1)
+        return errors.where(answered(prediction), torch.nan)
 
 
 class _Predicted(PartMetric):
@@ -75,7 +86,8 @@ class _Predicted(PartMetric):
     of_classes = True
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return torch.stack([prediction.argmax(1), target], 1)
+        another = (target + 1) % prediction.shape[1]
+        return torch.stack([prediction.argmax(1).where(answered(prediction), another), target], 1)
 
 
 class F1(_Predicted):
@@ -107,7 +119,8 @@ class Auroc(PartMetric):
     of_classes = True
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return torch.cat([log_odds(prediction), target[:, None].to(prediction.dtype)], 1)
+        rows = torch.cat([log_odds(prediction), target[:, None].to(prediction.dtype)], 1)
+        return rows[answered(prediction)]
 
     def whole(self, rows: Tensor) -> float:
         scores, target = rows[:, :-1].numpy(), rows[:, -1].numpy()
@@ -137,7 +150,8 @@ class Ece(PartMetric):
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
         confidence, predicted = prediction.softmax(1).max(1)
-        return torch.stack([confidence.clamp(max=1), (predicted == target).to(confidence.dtype)], 1)
+        rows = torch.stack([confidence.clamp(max=1), (predicted == target).to(confidence.dtype)], 1)
+        return rows[answered(prediction)]
 
     def whole(self, rows: Tensor) -> float:
         confidence, correct = rows.T.contiguous()

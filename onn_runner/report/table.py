@@ -12,6 +12,9 @@ from onn_runner.report.results import best_start, divergences
 SHARES = ("accuracy", "top5", "f1", "balanced_accuracy", "ece")
 """Metrics in per cent."""
 UNITS = {"psnr": "dB", "snr": "dB"} | dict.fromkeys(SHARES, "%")
+OVERFLOW = "the network's values overflow: they count as wrong in accuracy"
+WHY_LEFT_OUT = {"cross_entropy": OVERFLOW, "brier": OVERFLOW}
+"""Metric -> why an item may have no score of it."""
 PARTS = {"test": "", "photo": "whole ", "fitted": "train "}
 
 
@@ -163,7 +166,8 @@ def _notes(results: Mapping[str, Any]) -> tuple[str, ...]:
     if twin:
         notes += [f"{twin['name']}, {text}" for text in divergences(twin["folds"])]
     for key, count in results["left_out"].items():
-        notes.append(f"{key}: {count} items without a defined score (constant target) are left out")
+        reason = WHY_LEFT_OUT.get(key.partition("/")[2], "constant target")
+        notes.append(f"{key}: {count} items without a defined score ({reason}) are left out")
     return tuple(notes)
 
 

@@ -87,8 +87,12 @@ class Classify:
         return StepOutput(loss.detach(), prediction.detach(), target)
 
     def eval_step(self, network: nn.Module, batch: dict[str, Any]) -> StepOutput:
-        prediction = self._predict(network, batch["input"])
-        return StepOutput(self._loss(prediction, batch["target"]).detach(), prediction, batch["target"])
+        """The loss is that of the items with an answer, where at least half of them have one."""
+        prediction, target = self._predict(network, batch["input"]), batch["target"]
+        known = prediction.isfinite().all(1)
+        some = bool(known.any()) and not bool(known.all()) and 2 * int(known.sum()) >= len(known)
+        loss = self._loss(prediction[known], target[known]) if some else self._loss(prediction, target)
+        return StepOutput(loss.detach(), prediction, target)
 
     def preview(self, batch: dict[str, Any], output: StepOutput) -> dict[str, Tensor]:
         """Pictures with the predicted class, its probability and the true one below; nothing for signals."""

@@ -67,6 +67,7 @@ class StartTraining:
         self.origin = 0
         """Epoch whose weights the current one begins with: the last one, or the one gone back to."""
         self.best_state: dict[str, Any] = {}
+        self.told_unanswered = False
         self.overflow = ""
         """What made the last validation overflow that did."""
         self.history: list[dict[str, float]] = []
@@ -197,7 +198,9 @@ class StartTraining:
         before = self._checkpoint()
         order = self.job.limited(batches.in_order(len(part), self.job.settings.eval_batch_size))
         try:
-            return self.evaluator.score("val", self.job.source.fixed(part), order).means
+            scores = self.evaluator.score("val", self.job.source.fixed(part), order)
+            self._tell_unanswered(scores.left_out)
+            return scores.means
         except BadBatchError as error:
             if not has_running_statistics(self.engine.scored):
                 raise
@@ -206,6 +209,17 @@ class StartTraining:
             # Layers may have learned ranges from half the part; the state from before it is the one to repeat.
             checkpoint.save_last(self.folder, before)
             raise
+
+    def _tell_unanswered(self, left_out: dict[str, int]) -> None:
+        """Once: items of classes whose scores overflow count as wrong, and have no likelihood."""
+        count = max((left_out.get(f"val/{name}", 0) for name in ("cross_entropy", "brier")), default=0)
+        if count and not self.told_unanswered:
+            self.told_unanswered = True
+            self.reporter.warn(
+                f"{self.where}, epoch {self.epoch + 1}: the network's scores of {count} of "
+                f"{len(self.job.fold.validation)} validation items are not finite: they count as wrong. Bounded "
+                "activations (model.activation=tanh or ReLU6) keep products finite."
+            )
 
     def _unscored(self, error: BadBatchError) -> dict[str, float]:
         """No scores for an epoch whose norms, by what they have seen of earlier weights, let validation overflow.

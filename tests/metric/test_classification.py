@@ -129,3 +129,36 @@ def test_a_users_metric_of_classes_is_one_of_the_part() -> None:
     assert area == pytest.approx(scored(ours.Auroc(), logits, target).value(), rel=1e-5)
     with pytest.raises(ConfigError, match=r"metric MulticlassConfusionMatrix gives \(5, 5\) numbers for one part"):
         scored(adapt(MulticlassConfusionMatrix(5), classes=True), logits, target).value()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_items_without_a_finite_answer_count_as_wrong(bad: float) -> None:
+    """Whatever the other logits say; where probabilities would be compared they are left out."""
+    logits, target = drawn(40, 7)
+    broken = logits.clone()
+    # the largest one, so that it would be the answer; the others would be right
+    broken[::8, 3], broken[1::8, :] = bad, bad
+    target[::8] = 3
+    lost = ~broken.isfinite().all(1)
+    for metric in (ours.Accuracy(), ours.Top5()):
+        whole = scored(type(metric)(), logits, target).items()
+        assert scored(metric, broken, target).items().tolist() == whole.where(~lost, 0.0).tolist()
+    for metric in (ours.CrossEntropy(), ours.Brier()):
+        found = scored(metric, broken, target)
+        assert found.left_out == int(lost.sum())
+        assert found.value() == pytest.approx(scored(type(metric)(), logits[~lost], target[~lost]).value())
+    for metric in (ours.Auroc(), ours.Ece()):
+        alone = scored(type(metric)(), logits[~lost], target[~lost]).value()
+        assert scored(metric, broken, target).value() == pytest.approx(alone)
+    guesses = logits.argmax(1).where(~lost, (target + 1) % 7)
+    expected = 100 * sklearn.f1_score(target, guesses, average="macro")
+    assert scored(ours.F1(), broken, target).value() == pytest.approx(expected, abs=1e-4)
+    expected = 100 * sklearn.balanced_accuracy_score(target, guesses)
+    assert scored(ours.BalancedAccuracy(), broken, target).value() == pytest.approx(expected, abs=1e-4)
+
+
+def test_no_answers_at_all_are_no_scores() -> None:
+    logits, target = torch.full((5, 3), math.nan), torch.tensor([0, 1, 2, 0, 1])
+    assert scored(ours.Accuracy(), logits, target).value() == 0
+    for metric in (ours.CrossEntropy(), ours.Auroc(), ours.Ece()):
+        assert math.isnan(scored(metric, logits, target).value())

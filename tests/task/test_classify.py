@@ -183,3 +183,19 @@ def test_networks_that_do_not_classify_and_signals_to_cut_are_refused() -> None:
         Classify(classes=CLASSES).eval_step(Table(classes=2), batch())
     with pytest.raises(ConfigError, match=r"task.cutmix cuts rectangles, which items of 1 axes do not have: use 0"):
         Classify(classes=CLASSES, cutmix=1.0).train_step(Table(), batch(shape=(1, 9)), lambda loss: None)
+
+
+def test_validation_leaves_out_items_without_an_answer_unless_most_have_none() -> None:
+    network, given = Table(), batch()
+    task = Classify(classes=CLASSES)
+    with torch.no_grad():
+        network.logits[2, 0] = torch.inf
+    kept = [0, 1, 3, 4, 5]
+    wanted = functional.cross_entropy(network.logits[kept], given["target"][kept])
+    output = task.eval_step(network, given)
+    torch.testing.assert_close(output.loss, wanted.detach())
+    assert not output.prediction[2].isfinite().all()
+    with torch.no_grad():
+        network.logits[:4, 0] = torch.nan
+    assert not task.eval_step(network, given).loss.isfinite()
+    assert not task.train_step(network, given, lambda loss, optimizer="main": None).loss.isfinite()
