@@ -23,15 +23,15 @@ def take_over(network: nn.Module, source: nn.Module, *, near: bool = False) -> i
         raise ConfigError(f"the networks have other layers: {', '.join(odd[:5])}")
     nears = 0
     for name, layer in theirs.items():
-        here, there = _activation(ours[name]), _activation(layer)
-        if here != there:
-            raise ConfigError(f"layer {name} has the activation {there} there and {here} here: use the same one")
         if type(layer) is type(ours[name]) and _same(layer, ours[name]):
             ours[name].load_state_dict(layer.state_dict())
         elif isinstance(layer, ConvLayer):
             nears += _load(ours[name], layer, name, near)
         else:
             raise ConfigError(f"layer {name} is {layer.facts().kind} there: only first-order weights can be taken over")
+        here, there = _activation(ours[name]), _activation(layer)
+        if here != there:
+            raise ConfigError(f"layer {name} has the activation {there} there and {here} here: use the same one")
     inside = tuple(f"{name}." if name else "" for name in ours)
     rest = {key: value for key, value in source.state_dict().items() if not key.startswith(inside)}
     missing = {key for key in network.state_dict() if not key.startswith(inside)} ^ rest.keys()
