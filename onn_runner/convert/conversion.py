@@ -134,10 +134,18 @@ def convert(
             for name in names:
                 network = _put(network, name, made)
             done.append(row)
+    _not_in_place(network)
     notes = [
         f"{len(unbounded)} layers multiply inputs without bounds; the network's norms must keep them small"
     ] if unbounded and start == "fresh" else []  # fmt: skip
     return ConversionReport(network, start, tuple(done), found.left, tuple(folded), tuple(notes))
+
+
+def _not_in_place(network: nn.Module) -> None:
+    """Activations that overwrite their input: it may be a view of what a neuron's own backward still needs."""
+    for module in network.modules():
+        if getattr(module, "inplace", None) is True:
+            module.inplace = False  # type: ignore[assignment]
 
 
 def _copied(network: nn.Module) -> nn.Module:

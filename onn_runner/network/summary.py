@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from onn_runner.errors import ConfigError
 from onn_runner.model.base import Layer, LayerFacts
 from onn_runner.seeding import generator
 
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 DEEP = 4
 """Quadratic layers that may do without norms and bounds."""
 LINEAR = 1e-3
@@ -94,7 +96,12 @@ def summarise(
 def _growth(network: nn.Module) -> list[str]:
     """A warning where products of products have nothing to hold them."""
     growing = [name for name, layer in layers_of(network) if getattr(layer, "grows", False)]
-    if len(growing) < DEEP:
+    layers = tuple(name for name, _ in layers_of(network))
+    between = [
+        name for name, module in network.named_modules()
+        if isinstance(module, NORMS) and not name.startswith(tuple(f"{layer}." for layer in layers))
+    ]  # fmt: skip
+    if len(growing) < DEEP or between:
         return []
     return [
         f"{len(growing)} quadratic layers ({growing[0]} to {growing[-1]}) have neither norms nor bounded activations: "
