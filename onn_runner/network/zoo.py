@@ -60,7 +60,7 @@ class _Named(Network):
         if start is not None:
             checks.choice("network.start", start, STARTS)
         body = self.first_order(name, in_channels, out_channels, tuple(input_size))
-        notes = [] if weights is None else [_load(body, Path(str(weights)))]
+        notes = [] if weights is None else [load_weights(body, Path(str(weights)))]
         # two, since norms of one value per channel refuse a single one
         example = torch.rand(2, in_channels, *input_size, generator=torch.Generator().manual_seed(0)) * 2 - 1
         how: Start = start or ("fresh" if weights is None else "exact")
@@ -172,27 +172,27 @@ def _read(network: nn.Module, channels: int) -> None:
             return
 
 
-def _load(network: nn.Module, path: Path) -> str:
-    """Load a state_dict; what was left out, in words."""
+def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=") -> str:
+    """Load a state_dict of first order; what was left out, in words. Raises ConfigError, naming `key` and the file."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise ConfigError(f"network.weights={path}: there is no such file") from error
+        raise ConfigError(f"{key}{path}: there is no such file") from error
     except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"network.weights={path} cannot be read as tensors ({line})") from error
-    for key in ("state_dict", "model", "network"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
+        raise ConfigError(f"{key}{path} cannot be read as tensors ({line})") from error
+    for inner in ("state_dict", "model", "network"):
+        if isinstance(state, dict) and isinstance(state.get(inner), dict):
+            state = state[inner]
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ConfigError(f"network.weights={path} holds no state_dict: names with tensors")
+        raise ConfigError(f"{key}{path} holds no state_dict: names with tensors")
     own = network.state_dict()
     last = list(dict.fromkeys(key.rpartition(".")[0] for key in own))[-1]
     other = [key for key in own if key in state and state[key].shape != own[key].shape]
     missing, further = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or further or any(key.rpartition(".")[0] != last for key in other):
         odd = ", ".join([*missing, *further, *other][:4])
-        raise ConfigError(f"network.weights={path} are those of another network: {odd} differ")
+        raise ConfigError(f"{key}{path} are those of another network: {odd} differ")
     network.load_state_dict({key: value for key, value in state.items() if key not in other}, strict=False)
     return f"{last} is for other classes in {path}: it stays as it was drawn" if other else ""
 
