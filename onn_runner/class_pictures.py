@@ -49,7 +49,7 @@ def predictions(job: FoldJob, engine: Engine, part: Sequence[int]) -> Prediction
 
 
 def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]:
-    """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes."""
+    """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes or answers."""
     classes = getattr(job.source, "classes", None)
     part, words = (job.fold.test, "test items") if job.fold.test else (job.fold.train, "training items")
     if classes is None or not getattr(job.task, "of_classes", False):
@@ -60,6 +60,8 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
     asked, every = len(found.indices), answered(found.logits)
     if not every.all():
         found = found.only(every)
+        if not found.indices:
+            return {}
         words = f"{len(found.indices)} of {asked} {words}, {asked - len(found.indices)} without a finite answer"
     chances = found.logits.softmax(1)
     confidence, predicted = chances.max(1)

@@ -6,10 +6,12 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torchmetrics import Metric
 
 from onn_runner.errors import ConfigError
 from onn_runner.metric.base import ItemMetric, PartMetric
+from onn_runner.metric.classification import another_class, answered
 
 
 def adapt(metric: Metric, *, classes: bool = False) -> ItemMetric:
@@ -37,14 +39,19 @@ class Adapted(ItemMetric):
 
 
 class AdaptedPart(PartMetric):
-    """What the metric computes over all logits [N, K] and classes [N] of a part."""
+    """What the metric computes over all logits [N, K] and classes [N] of a part.
+
+    An item without a finite answer is 1 for another class than its own and 0 for the others, logits or probabilities.
+    """
 
     def __init__(self, metric: Metric) -> None:
         super().__init__()
         self.metric = _taken_over(metric, self)
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return torch.cat([prediction, target[:, None].to(prediction.dtype)], 1)
+        wrong = functional.one_hot(another_class(target, prediction.shape[1]), prediction.shape[1])
+        known = prediction.where(answered(prediction)[:, None], wrong.to(prediction.dtype))
+        return torch.cat([known, target[:, None].to(prediction.dtype)], 1)
 
     def whole(self, rows: Tensor) -> float:
         rows = rows.to(self.metric.device)

@@ -30,6 +30,14 @@ def answered(
     return prediction.isfinite().all(1)
 
 
+def another_class(
+    target: Tensor,  # [B]
+    classes: int,
+) -> Tensor:  # [B]
+    """What items without an answer are taken for."""
+    return (target + 1) % classes
+
+
 class Accuracy(ItemMetric):
     """Per cent of items whose largest logit is that of their class."""
 
@@ -86,7 +94,7 @@ class _Predicted(PartMetric):
     of_classes = True
 
     def rows(self, prediction: Tensor, target: Tensor) -> Tensor:
-        another = (target + 1) % prediction.shape[1]
+        another = another_class(target, prediction.shape[1])
         return torch.stack([prediction.argmax(1).where(answered(prediction), another), target], 1)
 
 

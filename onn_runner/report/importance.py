@@ -91,8 +91,8 @@ def _masked(mask: str) -> str:
 
 def _chain(reduction: Reduction) -> list[str]:
     """Where every layer's zeros end the same way."""
-    drops = {round(row.drop, 9) for row in reduction.rows if not row.stays_because}
-    if reduction.mask != "zero" or len(drops) > 1 or len(reduction.rows) < 2:
+    drops = [round(row.drop, 9) for row in reduction.rows if not row.stays_because]
+    if reduction.mask != "zero" or len(drops) < 2 or len(set(drops)) > 1:
         return []
     return [
         "every drop is the same: in a chain a layer of zeros leaves nothing of the input; --mask skip tells more where "

@@ -12,9 +12,6 @@ from onn_runner.report.results import best_start, divergences
 SHARES = ("accuracy", "top5", "f1", "balanced_accuracy", "ece")
 """Metrics in per cent."""
 UNITS = {"psnr": "dB", "snr": "dB"} | dict.fromkeys(SHARES, "%")
-OVERFLOW = "the network's values overflow: they count as wrong in accuracy"
-WHY_LEFT_OUT = {"cross_entropy": OVERFLOW, "brier": OVERFLOW}
-"""Metric -> why an item may have no score of it."""
 PARTS = {"test": "", "photo": "whole ", "fitted": "train "}
 
 
@@ -165,10 +162,23 @@ def _notes(results: Mapping[str, Any]) -> tuple[str, ...]:
     twin = results.get("twin")
     if twin:
         notes += [f"{twin['name']}, {text}" for text in divergences(twin["folds"])]
-    for key, count in results["left_out"].items():
-        reason = WHY_LEFT_OUT.get(key.partition("/")[2], "constant target")
-        notes.append(f"{key}: {count} items without a defined score ({reason}) are left out")
-    return tuple(notes)
+    return (*notes, *_left_out(results["left_out"]))
+
+
+def _left_out(counts: Mapping[str, int]) -> list[str]:
+    """What items have no score of; of those of classes that overflow, one line for all scores."""
+    notes = []
+    for key, count in counts.items():
+        split, _, name = key.partition("/")
+        overflowing = counts.get(f"{split}/loss")
+        if name == "loss":
+            notes.append(
+                f"{split}: the network's scores of {count} item{'s' * (count != 1)} are not finite: wrong in accuracy, F1 "
+                "and the like, left out of loss, likelihood, AUROC and calibration"
+            )
+        elif count != overflowing:
+            notes.append(f"{key}: {count} items without a defined score (constant target) are left out")
+    return notes
 
 
 def markdown(table: Table) -> str:

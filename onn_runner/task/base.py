@@ -22,6 +22,8 @@ class StepOutput:
     loss: Tensor  # scalar, detached
     prediction: Any  # Tensor [B, C, *S], or a list where sizes differ
     target: Any
+    scored: int | None = None
+    """Items that the loss is a mean of; None: all of the batch. The others have no finite answer."""
 
 
 class Task(Protocol):

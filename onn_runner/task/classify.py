@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from onn_runner.checks import positive
 from onn_runner.errors import ConfigError
+from onn_runner.metric.classification import answered
 from onn_runner.task.base import Step, StepOutput
 from onn_runner.task.captions import captioned
 
@@ -87,12 +88,12 @@ class Classify:
         return StepOutput(loss.detach(), prediction.detach(), target)
 
     def eval_step(self, network: nn.Module, batch: dict[str, Any]) -> StepOutput:
-        """The loss is that of the items with an answer, where at least half of them have one."""
+        """The loss is that of the items whose logits are finite; NaN where none has such."""
         prediction, target = self._predict(network, batch["input"]), batch["target"]
-        known = prediction.isfinite().all(1)
-        some = bool(known.any()) and not bool(known.all()) and 2 * int(known.sum()) >= len(known)
-        loss = self._loss(prediction[known], target[known]) if some else self._loss(prediction, target)
-        return StepOutput(loss.detach(), prediction, target)
+        known = answered(prediction)
+        scored = int(known.sum())
+        loss = self._loss(prediction[known], target[known]) if scored else prediction.new_full((), math.nan)
+        return StepOutput(loss.detach(), prediction, target, scored)
 
     def preview(self, batch: dict[str, Any], output: StepOutput) -> dict[str, Tensor]:
         """Pictures with the predicted class, its probability and the true one below; nothing for signals."""
@@ -101,10 +102,14 @@ class Classify:
             return {}
         low, high = self.data_range
         chances, guesses = output.prediction.softmax(1).max(1)
+        known = answered(output.prediction)
         words, right = [], []
-        for chance, guess, true in zip(chances.tolist(), guesses.tolist(), output.target.tolist(), strict=True):
-            words.append((f"{self.classes[guess]}, {100 * chance:.0f} %", f"is {self.classes[true]}"))
-            right.append(guess == true)
+        for chance, guess, true, is_known in zip(
+            chances.tolist(), guesses.tolist(), output.target.tolist(), known.tolist(), strict=True
+        ):
+            answer = f"{self.classes[guess]}, {100 * chance:.0f} %" if is_known else "no finite answer"
+            words.append((answer, f"is {self.classes[true]}"))
+            right.append(is_known and guess == true)
         shown = ((inputs.detach().float().cpu() - low) / (high - low)).clamp(0, 1)
         return {"predicted_and_true_class": captioned(shown, words, right=right)}
 

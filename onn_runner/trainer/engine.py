@@ -195,7 +195,8 @@ class Engine:
             if self.average is not None:
                 self.scored.load_state_dict(state)
         except RuntimeError as error:
-            raise RunError(f"the checkpoint's weights do not fit this network: {error}") from error
+            lines = " ".join(str(error).split())
+            raise RunError(f"the checkpoint's weights do not fit this network: {lines}") from error
 
 
 def _another(error: Exception) -> ConfigError:

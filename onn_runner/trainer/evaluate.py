@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from onn_runner.errors import Interrupted
-from onn_runner.task.base import Task
+from onn_runner.task.base import StepOutput, Task
 from onn_runner.trainer import batches
 from onn_runner.trainer.batches import Batch
 from onn_runner.trainer.divergence import NonFiniteError
@@ -31,6 +31,7 @@ class Scores:
     items: dict[str, Tensor]
     """[N] float64 of every metric, in the order of the part; NaN where a score is not defined."""
     left_out: dict[str, int]
+    """Items without a score; `<split>/loss`: those of classes whose logits are not all finite."""
 
 
 class BadBatchError(NonFiniteError):
@@ -39,6 +40,39 @@ class BadBatchError(NonFiniteError):
     def __init__(self, what: str, batch: Batch) -> None:
         super().__init__(what)
         self.batch = batch
+
+
+@dataclass
+class _Loss:
+    """Mean over the items of a part that have an answer."""
+
+    split: str
+    total: float = 0.0
+    scored: int = 0
+    unanswered: int = 0
+    worst: Batch | None = None
+    """The first batch with an item that has no answer."""
+
+    def add(self, output: StepOutput, batch: Batch) -> None:
+        """Raises BadBatchError for a loss that is not finite though items have an answer."""
+        items = len(batch["index"])
+        scored = items if output.scored is None else output.scored
+        if scored:
+            loss = float(output.loss)
+            if not math.isfinite(loss):
+                raise BadBatchError(f"{self.split}/loss is {loss}", batch)
+            self.total += loss * scored
+        self.scored += scored
+        self.unanswered += items - scored
+        if scored < items and self.worst is None:
+            self.worst = batch
+
+    def mean(self) -> float:
+        """Raises BadBatchError where half of the items or more have no answer."""
+        if self.worst is not None and self.unanswered >= self.scored:
+            told = f"{self.unanswered} of {self.unanswered + self.scored} items have no finite scores"
+            raise BadBatchError(f"{self.split}/loss is nan ({told})", self.worst)
+        return self.total / self.scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +90,7 @@ class Evaluator:
         engine.scored.eval()
         for metric in self.metrics.values():
             metric.reset()
-        total, count = 0.0, 0
+        loss = _Loss(split)
         workers = engine.settings.workers
         # Not inference mode: what layers remember between calls must be usable in training.
         with torch.no_grad():
@@ -65,17 +99,16 @@ class Evaluator:
                     raise Interrupted(f"stopped by {self.stop.reason}")
                 self.inspect(split, batch)
                 output = self.task.eval_step(engine.evaluating, batch)
-                items, loss = len(batch["index"]), float(output.loss)
-                if not math.isfinite(loss):
-                    raise BadBatchError(f"{split}/loss is {loss}", batch)
-                total, count = total + loss * items, count + items
+                loss.add(output, batch)
                 for metric in self.metrics.values():
                     metric.update(output.prediction, output.target)
         by_item = {f"{split}/{name}": metric.items() for name, metric in self.metrics.items()}
-        means = {f"{split}/loss": total / count}
+        means = {f"{split}/loss": loss.mean()}
         means |= {f"{split}/{name}": metric.value() for name, metric in self.metrics.items()}
+        left_out = {f"{split}/loss": loss.unanswered}
+        left_out |= {f"{split}/{name}": metric.left_out for name, metric in self.metrics.items()}
         return Scores(
             means,
             {key: scores for key, scores in by_item.items() if len(scores)},
-            {f"{split}/{name}": metric.left_out for name, metric in self.metrics.items() if metric.left_out},
+            {key: count for key, count in left_out.items() if count},
         )

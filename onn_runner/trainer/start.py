@@ -199,7 +199,7 @@ class StartTraining:
         order = self.job.limited(batches.in_order(len(part), self.job.settings.eval_batch_size))
         try:
             scores = self.evaluator.score("val", self.job.source.fixed(part), order)
-            self._tell_unanswered(scores.left_out)
+            self._tell_unanswered(scores.left_out.get("val/loss", 0), sum(map(len, order)))
             return scores.means
         except BadBatchError as error:
             if not has_running_statistics(self.engine.scored):
@@ -210,14 +210,13 @@ class StartTraining:
             checkpoint.save_last(self.folder, before)
             raise
 
-    def _tell_unanswered(self, left_out: dict[str, int]) -> None:
+    def _tell_unanswered(self, count: int, items: int) -> None:
         """Once: items of classes whose scores overflow count as wrong, and have no likelihood."""
-        count = max((left_out.get(f"val/{name}", 0) for name in ("cross_entropy", "brier")), default=0)
         if count and not self.told_unanswered:
             self.told_unanswered = True
             self.reporter.warn(
                 f"{self.where}, epoch {self.epoch + 1}: the network's scores of {count} of "
-                f"{len(self.job.fold.validation)} validation items are not finite: they count as wrong. Bounded "
+                f"{items} validation items are not finite: they count as wrong. Bounded "
                 "activations (model.activation=tanh or ReLU6) keep products finite."
             )
 
