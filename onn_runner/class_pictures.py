@@ -49,7 +49,10 @@ def predictions(job: FoldJob, engine: Engine, part: Sequence[int]) -> Prediction
 
 
 def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]:
-    """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes or answers."""
+    """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes.
+
+    Items without a finite answer are in none of them, and where no item has one there are none.
+    """
     classes = getattr(job.source, "classes", None)
     part, words = (job.fold.test, "test items") if job.fold.test else (job.fold.train, "training items")
     if classes is None or not getattr(job.task, "of_classes", False):

@@ -172,9 +172,10 @@ def _left_out(counts: Mapping[str, int]) -> list[str]:
         split, _, name = key.partition("/")
         overflowing = counts.get(f"{split}/loss")
         if name == "loss":
+            items = f"{count} item{'s' * (count != 1)}"
             notes.append(
-                f"{split}: the network's scores of {count} item{'s' * (count != 1)} are not finite: wrong in accuracy, F1 "
-                "and the like, left out of loss, likelihood, AUROC and calibration"
+                f"{split}: the network's scores of {items} are not finite: wrong in accuracy, F1 and the like, "
+                "left out of loss, likelihood, AUROC and calibration"
             )
         elif count != overflowing:
             notes.append(f"{key}: {count} items without a defined score (constant target) are left out")

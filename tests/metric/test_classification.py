@@ -10,7 +10,12 @@ import pytest
 import torch
 from sklearn import metrics as sklearn
 from torch import Tensor
-from torchmetrics.classification import MulticlassAUROC, MulticlassConfusionMatrix, MulticlassF1Score
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassAUROC,
+    MulticlassConfusionMatrix,
+    MulticlassF1Score,
+)
 
 from onn_runner.errors import ConfigError
 from onn_runner.metric import classification as ours
@@ -155,6 +160,12 @@ def test_items_without_a_finite_answer_count_as_wrong(bad: float) -> None:
     assert scored(ours.F1(), broken, target).value() == pytest.approx(expected, abs=1e-4)
     expected = 100 * sklearn.balanced_accuracy_score(target, guesses)
     assert scored(ours.BalancedAccuracy(), broken, target).value() == pytest.approx(expected, abs=1e-4)
+
+
+def test_items_without_a_finite_answer_are_wrong_by_a_users_metric_too() -> None:
+    logits, target = torch.eye(3), torch.arange(3)
+    logits[0, 0] = torch.nan
+    assert scored(adapt(MulticlassAccuracy(3), classes=True), logits, target).value() == pytest.approx(2 / 3)
 
 
 def test_no_answers_at_all_are_no_scores() -> None:

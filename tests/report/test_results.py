@@ -164,3 +164,13 @@ def test_a_damaged_table_is_named_with_the_remedy(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(RunError, match=r"metrics\.csv is damaged: remove it together with status\.json"):
         results.join_tables([path], tmp_path / "all.csv")
+
+
+def test_items_of_classes_that_overflow_are_told_in_one_line():
+    first = start(0, 28.0) | {"left_out": {"test/loss": 3, "test/cross_entropy": 3, "test/brier": 3}}
+    second = start(0, 29.0) | {"left_out": {"test/loss": 1, "test/cross_entropy": 1, "test/brier": 1}}
+    notes = table.build(collected([fold(0, [first], 0), fold(1, [second], 0)])).notes
+    assert [note for note in notes if "items" in note] == [
+        "test: the network's scores of 4 items are not finite: wrong in accuracy, F1 and the like, "
+        "left out of loss, likelihood, AUROC and calibration"
+    ]

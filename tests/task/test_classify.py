@@ -156,6 +156,12 @@ def test_previews_show_pictures_with_their_classes() -> None:
     assert task.preview({"input": torch.rand(2, 1, 9)}, output) == {}
 
 
+def test_previews_take_no_item_without_an_answer_for_right() -> None:
+    output = StepOutput(torch.zeros(()), torch.tensor([[torch.nan, 0, 0]]), torch.tensor([0]))
+    (shown,) = Classify(classes=CLASSES).preview({"input": torch.rand(1, 1, 5, 7)}, output).values()
+    assert (shown[0, :, 0, 0] * 255).round().int().tolist() == [213, 94, 0]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -185,7 +191,7 @@ def test_networks_that_do_not_classify_and_signals_to_cut_are_refused() -> None:
         Classify(classes=CLASSES, cutmix=1.0).train_step(Table(), batch(shape=(1, 9)), lambda loss: None)
 
 
-def test_validation_leaves_out_items_without_an_answer_unless_most_have_none() -> None:
+def test_the_evaluation_loss_is_that_of_the_items_with_an_answer() -> None:
     network, given = Table(), batch()
     task = Classify(classes=CLASSES)
     with torch.no_grad():
@@ -194,8 +200,13 @@ def test_validation_leaves_out_items_without_an_answer_unless_most_have_none() -
     wanted = functional.cross_entropy(network.logits[kept], given["target"][kept])
     output = task.eval_step(network, given)
     torch.testing.assert_close(output.loss, wanted.detach())
+    assert output.scored == 5
     assert not output.prediction[2].isfinite().all()
+    # Minus infinity for a wrong class alone would give a finite cross-entropy.
+    with torch.no_grad():
+        network.logits[:] = torch.eye(3)[given["target"]].log()
+    output = task.eval_step(network, given)
+    assert (output.scored, bool(output.loss.isnan())) == (0, True)
     with torch.no_grad():
         network.logits[:4, 0] = torch.nan
-    assert not task.eval_step(network, given).loss.isfinite()
     assert not task.train_step(network, given, lambda loss, optimizer="main": None).loss.isfinite()

@@ -141,6 +141,49 @@ def test_checks_find_nothing_wrong_with_digits(tmp_path: Path) -> None:
     assert reporter.warnings == []
 
 
+class Overflowing(Net):
+    """Whose evaluation has no finite logits for these items."""
+
+    def __init__(self, items: list[int]) -> None:
+        super().__init__()
+        self.bad = torch.stack([item["input"] for item in digits().fixed(items)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        struck = (x[:, None] == self.bad).flatten(2).all(2).any(1)
+        return super().forward(x) / (~struck | self.training)[:, None]
+
+
+def test_single_items_that_overflow_are_wrong_and_cost_no_epoch(tmp_path: Path) -> None:
+    """A whole batch of validation among them, one item of test; told once a start."""
+    job = job_of(
+        tmp_path / "fold_00", build_network=lambda: Overflowing([43, 44, 45, 60]), tensorboard=True, preview_items=20
+    )
+    reporter = QuietReporter()
+    result = train_fold(job, reporter=reporter, stop=StopRequest())
+    [warning] = reporter.warnings
+    assert "fold 0, start 0, epoch 1: the network's scores of 3 of 20 validation items are not finite" in warning
+    history = checkpoint.load(job.folder / "last.pt").history
+    assert all(torch.tensor([*row.values()]).isfinite().all() for row in history)
+    assert result.best.left_out == {"test/loss": 1}
+    _, first, *others = (job.folder / "test_items.csv").read_text().splitlines()
+    scores = [float(row.rpartition(",")[2]) for row in (first, *others)]
+    assert (scores[0], len(scores)) == (0, 30)
+    assert result.best.test["test/accuracy"] == pytest.approx(sum(scores) / 30)
+    illustration.draw_fold(job, result, reporter)
+    assert reporter.warnings == [warning]
+    drawn = {path.stem for path in (job.folder / "pictures").glob("*.png")}
+    assert drawn == {"confusion_matrix", "reliability", "mistakes"}
+
+
+def test_half_of_a_part_without_an_answer_is_an_epoch_without_scores(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "fold", build_network=lambda: Overflowing(list(range(40, 50))))
+    reporter = QuietReporter()
+    found = train_fold(job, reporter=reporter, stop=StopRequest()).starts[0].diverged
+    assert found is not None
+    assert found.what == "val/f1 was never finite"
+    assert "epoch 1: val/loss is nan (10 of 20 items have no finite scores)" in reporter.warnings[0]
+
+
 def test_a_network_for_other_classes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the network gives \(8, 10\) for 8 items of 2 classes"):
         train(job_of(tmp_path / "fold", task=Classify(classes=["a", "b"])))
