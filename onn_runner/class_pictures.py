@@ -60,12 +60,11 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
     from onn_runner.report.figures_classes import confusion_matrix, mistakes, reliability
 
     found = predictions(job, engine, part)
-    asked, every = len(found.indices), answered(found.logits)
-    if not every.all():
-        found = found.only(every)
-        if not found.indices:
-            return {}
-        words = f"{len(found.indices)} of {asked} {words}, {asked - len(found.indices)} without a finite answer"
+    known = answered(found.logits)
+    lost = int((~known).sum())
+    if lost == len(known):
+        return {}
+    found = found.only(known)
     chances = found.logits.softmax(1)
     confidence, predicted = chances.max(1)
     correct = predicted == found.target
@@ -74,10 +73,16 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
     error.update(found.logits, found.target)
     drawn = {
         "confusion_matrix": confusion_matrix(
-            pairs.reshape(len(classes), -1).numpy(), classes, title=f"Confusions of {words}, {title}"
+            pairs.reshape(len(classes), -1).numpy(),
+            classes,
+            title=f"Confusions of {words}{f' ({lost} overflow)' if lost else ''}, {title}",
         ),
         "reliability": reliability(
-            confidence.numpy(), correct.numpy(), bins=BINS, error=error.value(), title=f"Calibration, {title}"
+            confidence.numpy(),
+            correct.numpy(),
+            bins=BINS,
+            error=error.value(),
+            title=f"Calibration{f' ({lost} items overflow)' if lost else ''}, {title}",
         ),
     }
     order = confidence.masked_fill(correct, -1).argsort(descending=True, stable=True)[:SHOWN].tolist()
