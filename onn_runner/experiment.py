@@ -175,8 +175,16 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         build_metrics=metrics,
         settings=settings,
         initial=request.initial,
-        near=checks.flag("start_near", plain.get("start_near", False)),
+        near=start_near(plain),
     )
+
+
+def start_near(plain: Mapping[str, Any]) -> bool:
+    """Raises ConfigError where it has nothing to act on."""
+    near = checks.flag("start_near", plain.get("start_near", False))
+    if near and plain.get("start_from") is None:
+        raise ConfigError("start_near=true says how start_from=<run folder> begins: give that as well, or leave it out")
+    return near
 
 
 def with_monitor(plain: Mapping[str, Any]) -> Mapping[str, Any]:

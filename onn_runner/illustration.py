@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 from onn_runner import storage
 from onn_runner.class_pictures import class_pictures
 from onn_runner.errors import Interrupted, RunError
+from onn_runner.network.summary import layers_of
 from onn_runner.partition.split import whole_groups
 from onn_runner.report.ranking import Choice, chosen, ranking, read_items
 from onn_runner.report.table import UNITS, figure, words
@@ -174,7 +175,8 @@ class _FoldPictures:
             picture = self._strips(tables.get(split, []), shown, view)
             if picture is not None:
                 pictures[name] = picture
-        pictures |= class_pictures(job, self.engine, self.title)
+        kinds = [layer.facts().kind for _, layer in layers_of(self.network)]
+        pictures |= class_pictures(job, self.engine, ", ".join([*kinds[:1], self.title]))
         after = self._layers()
         if after:
             from onn_runner.report.figures_nodal import arguments, nodal_functions

@@ -94,3 +94,8 @@ def test_what_is_no_run_is_refused(tmp_path: Path, given: str, capsys: pytest.Ca
     words = [*SMALL, "model=quadratic", f"start_from={tmp_path / given}", "trainer.epochs=1"]
     assert main([*words, f"hydra.run.dir={tmp_path / 'run'}"]) == 2
     assert "start_from: " in capsys.readouterr().err
+
+
+def test_near_without_a_start_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "model=quadratic", "start_near=true", f"hydra.run.dir={tmp_path / 'run'}"]) == 2
+    assert "start_from=<run folder>" in capsys.readouterr().err

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onn_runner.model.base import Factory
 
 ZOOS = ("torchvision", "timm")
+NEURONS = "model=quadratic"
+"""Where the words choose no model."""
 SOURCES = "torchvision:NAME, timm:NAME, a run folder, or module:function of your own in the working directory"
 
 
@@ -46,9 +48,10 @@ def convert(
 
     from onn_runner.convert import convert as converted
 
-    if output is not None and not force and Path(output).exists():
-        raise ConfigError(f"--output {output} exists: choose another, or --force")
-    factory = _factory(words or ["model=quadratic"])
+    if output is not None:
+        _check_free(output, force=force)
+    chosen = _words(words or [])
+    factory = _factory(chosen)
     network, shape = _network(source, _size(size), classes=classes, fold=fold)
     network.eval()
     if checkpoint is not None:
@@ -62,10 +65,35 @@ def convert(
     with torch.no_grad():
         before, after = _tensor(network(example)), _tensor(report.network(example))
     difference = float((after - before).abs().max())
-    _show(report, _costs(network, example), _costs(report.network, example), difference)
+    costs = {"before": _costs(network, example), "after": _costs(report.network, example)}
+    _show(report, costs["before"], costs["after"], difference)
     if output is not None:
-        told = {"source": source, "words": list(words or []), "size": list(shape), "difference": difference}
-        _write(Path(output), report, told)
+        of_source = {"source": source, "checkpoint": checkpoint, "size": list(shape), "classes": classes, "fold": fold}
+        how = {"words": chosen, "layers": layers or ["*"], "keep": keep or [], "fold_norms": fold_norms}
+        _write(Path(output), report, {**of_source, **how, "difference": difference, "costs": costs})
+
+
+def _check_free(output: str, *, force: bool) -> None:
+    """Before any work. Raises ConfigError for a file that exists already, and for what can be none."""
+    path = Path(output)
+    if not output or path.is_dir():
+        raise ConfigError(f"--output (={output}) must be a file, such as converted.pt")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--output {output}: there is no folder {path.parent}")
+    for one in (path, _record(path)):
+        if one.exists() and not force:
+            raise ConfigError(f"--output {one} exists: choose another, or --force")
+
+
+def _record(path: Path) -> Path:
+    """Beside the state_dict: how it was made."""
+    return Path(f"{path}.yaml")
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    """With the neurons that are converted to where none are named."""
+    named = any(word.partition("=")[0] in ("model", "experiment") for word in words)
+    return list(words) if named else [NEURONS, *words]
 
 
 def _factory(words: Sequence[str]) -> Factory:
@@ -114,7 +142,7 @@ def _network(source: str, shape: tuple[int, ...], *, classes: int, fold: int) ->
 
         opened = open_run(source, device="cpu")
         return opened.network(fold), tuple(opened.experiment.source.shape.input)
-    if not name:
+    if not kind or not name:
         raise ConfigError(f"{source} is no network: give {SOURCES}")
     return _own(kind, name, source), shape
 
@@ -129,8 +157,9 @@ def _own(module: str, function: str, source: str) -> nn.Module:
         sys.path.append(os.getcwd())
     try:
         made = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{source} cannot be built: {error}") from error
+    except (ImportError, SyntaxError, AttributeError, TypeError, ValueError, RuntimeError, OSError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{source} cannot be built: {line}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{source} gives a {type(made).__name__}, and no torch.nn.Module")
     return made
@@ -198,8 +227,6 @@ def _write(path: Path, report: ConversionReport, told: dict[str, Any]) -> None:
 
     buffer = io.BytesIO()
     torch.save(report.network.state_dict(), buffer)
-    if not path.parent.is_dir():
-        raise ConfigError(f"--output {path}: there is no folder {path.parent}")
     storage.write(path, buffer.getvalue())
-    storage.write_text(Path(f"{path}.yaml"), yaml.safe_dump({**told, **report.as_plain()}, sort_keys=False))
-    print(f"onn: {path} and {path}.yaml written")
+    storage.write_text(_record(path), yaml.safe_dump({**told, **report.as_plain()}, sort_keys=False))
+    print(f"onn: {path} and {_record(path)} written")

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,11 @@ from onn_runner.model.base import Factory
 from onn_runner.network import options
 from onn_runner.network.base import Network
 from onn_runner.network.options import by
+
+AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
+"""Outputs of googlenet and inception_v3 that only training uses: in files of weights, and in no network here."""
+PARALLEL = "module."
+"""Before every name in what torch's DataParallel saved."""
 
 
 class _Named(Network):
@@ -187,14 +192,25 @@ def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ConfigError(f"{key}{path} holds no state_dict: names with tensors")
     own = network.state_dict()
-    last = list(dict.fromkeys(key.rpartition(".")[0] for key in own))[-1]
-    other = [key for key in own if key in state and state[key].shape != own[key].shape]
-    missing, further = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    if missing or further or any(key.rpartition(".")[0] != last for key in other):
-        odd = ", ".join([*missing, *further, *other][:4])
-        raise ConfigError(f"{key}{path} are those of another network: {odd} differ")
-    network.load_state_dict({key: value for key, value in state.items() if key not in other}, strict=False)
+    if all(str(name).startswith(PARALLEL) for name in state):
+        state = {name.removeprefix(PARALLEL): value for name, value in state.items()}
+    state = {name: value for name, value in state.items() if name in own or not name.startswith(AUXILIARY)}
+    last = list(dict.fromkeys(name.rpartition(".")[0] for name in own))[-1]
+    other = [name for name in own if name in state and state[name].shape != own[name].shape]
+    unlike = [name for name in other if name.rpartition(".")[0] != last]
+    odd = [*sorted(own.keys() ^ state.keys()), *unlike]
+    if odd:
+        raise ConfigError(f"{key}{path} are those of another network: {_odd(odd, own, state)}")
+    network.load_state_dict({name: value for name, value in state.items() if name not in other}, strict=False)
     return f"{last} is for other classes in {path}: it stays as it was drawn" if other else ""
+
+
+def _odd(names: Sequence[str], own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
+    """How the first of the names differs, and how many more do."""
+    first, further = names[0], len(names) - 1
+    there, here = ("x".join(map(str, held[first].shape)) if first in held else "missing" for held in (state, own))
+    more = f", and {further} more differ" if further else ""
+    return f"{first} is {there or 'a number'} there and {here or 'a number'} here{more}"
 
 
 def _larger(error: ConfigError, size: Sequence[int]) -> str:

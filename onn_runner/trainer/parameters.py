@@ -103,7 +103,7 @@ def _terms_apart(network: nn.Module, settings: Settings) -> dict[str, str]:
             if term not in known.values():
                 options = sorted(set(known.values()))
                 remedy = "" if options else "Only quadratic neurons (model=quadratic) have terms."
-                raise unknown(f"term in trainer.{key}:", term, options, remedy=remedy)
+                raise unknown(f"term in trainer.{key}, for these neurons:", term, options, remedy=remedy)
     wanted = {*settings.term_rates, *settings.term_decays}
     return {name: term for name, term in known.items() if term in wanted}
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from onn_runner.cli.onn import app
 from onn_runner.cli.run import main
+from onn_runner.convert import convert as converted
 from onn_runner.errors import ConfigError
 from onn_runner.model.quadratic import Quadratic
 from onn_runner.network.zoo import Torchvision, torchvision_model
@@ -23,6 +24,9 @@ def net():
 
 def number():
     return 3
+
+def broken():
+    raise RuntimeError("no such depth\\nfurther lines")
 """
 
 
@@ -50,6 +54,8 @@ def test_a_network_of_torchvision_with_weights_is_written_and_built_again(work: 
     assert "largest difference of the outputs for random inputs: 0\n" in told
     record = yaml.safe_load(Path("second.pt.yaml").read_text())
     assert (record["source"], record["difference"], len(record["converted"])) == ("torchvision:squeezenet1_0", 0.0, 26)
+    assert (record["words"], record["size"], record["classes"]) == (words[1:3], [3, 64, 64], 5)
+    assert record["costs"]["after"]["MACs"] == 2 * record["costs"]["before"]["MACs"]
     state = torch.load("second.pt", weights_only=True)
     network = Torchvision(
         Quadratic("qres"), 3, out_channels=5, input_size=(64, 64), name="squeezenet1_0", centre=False
@@ -67,6 +73,29 @@ def test_a_module_of_ones_own_with_folded_norms(work: Path) -> None:
     assert "2 of 2 first-order layers converted, exactly" in told
     assert convert("own_nets:net", "model=onn", "ops=mul", "--size", "1x9x7", "--keep", "2").count("stays") == 1
     assert "converted, near" in convert("own_nets:net", "model=onn", "ops=sine", "--size", "1x9x7", "--start", "near")
+
+
+def test_what_is_written_fits_the_network_that_is_converted_in_the_same_way(work: Path) -> None:
+    import own_nets  # type: ignore[import-not-found]
+
+    told = convert("own_nets:net", "model.type=qres", "--size", "1x9x7", "--fold-norms", "--output", "own.pt")
+    assert "quadratic qres" in told
+    record = yaml.safe_load(Path("own.pt.yaml").read_text())
+    assert record["words"] == ["model=quadratic", "model.type=qres"]
+    assert record["folded"] == [["0", "1"]]
+    assert record["fold_norms"]
+    network = converted(own_nets.net().eval(), Quadratic("qres"), start="fresh", fold_norms=True).network
+    network.load_state_dict(torch.load("own.pt", weights_only=True))
+
+
+@pytest.mark.parametrize("there", ["own.pt", "own.pt.yaml"])
+def test_nothing_is_overwritten_without_being_told(work: Path, there: str) -> None:
+    words = ["own_nets:net", "--size", "1x9x9", "--output", "own.pt"]
+    Path(there).write_text("mine")
+    with pytest.raises(ConfigError, match=rf"--output {there} exists"):
+        convert(*words)
+    assert Path(there).read_text() == "mine"
+    assert "written" in convert(*words, "--force")
 
 
 def test_a_run(work: Path) -> None:
@@ -89,6 +118,9 @@ def test_a_run(work: Path) -> None:
         (["own_nets:net", "--size", "1x9x9", "--start", "soon"], "unknown start 'soon'"),
         (["own_nets:net", "--size", "1x9x9", "--checkpoint", "none.pt"], "none.pt: there is no such file"),
         (["own_nets:net", "--size", "1x9x9", "--output", "no/where.pt"], "there is no folder no"),
+        (["own_nets:net", "--size", "1x9x9", "--output", ".", "--force"], "must be a file"),
+        (["own_nets:broken"], "own_nets:broken cannot be built: no such depth$"),
+        ([":net"], ":net is no network"),
         (["own_nets:net", "model=quadratics"], "quadratics"),
     ],
 )

@@ -15,7 +15,7 @@ from onn_runner.model.conv import Conv, ConvLayer
 from onn_runner.model.quadratic import Quadratic
 from onn_runner.model.self_onn import SelfONN
 from onn_runner.network.summary import layers_of, summarise
-from onn_runner.network.zoo import Timm, Torchvision, torchvision_model
+from onn_runner.network.zoo import Timm, Torchvision, load_weights, torchvision_model
 
 GIVEN: dict[str, Any] = {"out_channels": 4, "input_size": (32, 36), "output_size": ()}
 FACTORIES = {"conv": Conv("relu"), "quadratic": Quadratic(activation="relu"), "self_onn": SelfONN(2)}
@@ -61,6 +61,24 @@ def test_an_output_layer_for_other_classes_stays_fresh(tmp_path: Path) -> None:
     torch.save(torchvision_model("resnet18", 3, 7, (32, 32)).state_dict(), tmp_path / "seven.pt")
     network = Torchvision(Conv(), 3, name="resnet18", weights=str(tmp_path / "seven.pt"), **GIVEN)
     assert "fc is for other classes" in str(network.matched)
+
+
+def test_weights_of_auxiliary_outputs_and_names_of_parallel_training_are_passed_over(tmp_path: Path) -> None:
+    from torchvision.models import googlenet
+
+    state = {
+        f"module.{key}": value for key, value in googlenet(aux_logits=True, init_weights=False).state_dict().items()
+    }
+    torch.save(state, tmp_path / "auxiliary.pt")
+    model = torchvision_model("googlenet", 3, 1000, (32, 32))
+    assert load_weights(model, tmp_path / "auxiliary.pt") == ""
+    assert torch.equal(model.get_parameter("conv1.conv.weight"), state["module.conv1.conv.weight"])
+
+
+def test_weights_for_other_channels_are_told_by_their_shapes(tmp_path: Path) -> None:
+    _, path = saved(tmp_path)
+    with pytest.raises(ConfigError, match=r"features.0.weight is 96x3x7x7 there and 96x1x7x7 here$"):
+        Torchvision(Conv(), 1, name="squeezenet1_0", weights=str(path), **{**GIVEN, "input_size": (64, 64)})
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,8 @@ def test_state_of_terms_is_taken_up_again() -> None:
 
 @pytest.mark.parametrize("key", ["term_rates", "term_decays"])
 def test_terms_that_no_layer_has_are_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"unknown term in trainer.{key}: 'squares'. Did you mean square"):
+    told = f"unknown term in trainer.{key}, for these neurons: 'squares'. Did you mean square"
+    with pytest.raises(ConfigError, match=told):
         make_optimizer(quadratic(), adam, settings(**{key: {"squares": 1.0}}))
     with pytest.raises(ConfigError, match="Only quadratic neurons"):
         make_optimizer(nn.Linear(2, 2), adam, settings(**{key: {"square": 1.0}}))
