@@ -22,6 +22,7 @@ from onn_runner.network import options
 from onn_runner.network.base import Network
 from onn_runner.network.options import by
 
+OWN_ACTIVATIONS = "its own activations stay, and model.activation does nothing"
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Outputs of googlenet and inception_v3 that only training uses: in files of weights, and in no network here."""
 PARALLEL = "module."
@@ -74,7 +75,8 @@ class _Named(Network):
         except ConfigError as error:
             raise ConfigError(f"network.name={name}: {error}{_larger(error, input_size)}") from error
         self.body = report.network
-        self.matched = "; ".join(filter(None, [f"network.name={name}: {report.line()}", *notes, *report.notes]))
+        told = [f"network.name={name}: {report.line()}", OWN_ACTIVATIONS, *notes, *report.notes]
+        self.matched = "; ".join(filter(None, told))
 
     def first_order(self, name: str, channels: int, classes: int, size: tuple[int, ...]) -> nn.Module:
         raise NotImplementedError
