@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch is imported, which reads it once; `make test` runs one process per core.
@@ -22,19 +21,16 @@ settings.load_profile("repeatable")
 sys.path.append(str(Path(__file__).parent))
 
 
-def known_loggers() -> list[logging.Logger]:
-    made = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
-    return [logging.root, *made]
-
-
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """A sweep in this process sets logging up for its jobs, with the output of that test; the next one has its own."""
-    before = {
-        logger: (logger.level, logger.disabled, logger.propagate, list(logger.handlers)) for logger in known_loggers()
-    }
-    yield
-    for logger in known_loggers():
-        level, disabled, propagate, handlers = before.get(logger, (logging.NOTSET, False, True, []))
-        logger.disabled, logger.propagate, logger.handlers[:] = disabled, propagate, handlers
-        logger.setLevel(level)
+def logging_as_at_the_start() -> None:
+    """Runs and sweeps in this process, also those of fixtures of whole modules, set logging up for themselves."""
+    for handler in [handler for handler in logging.root.handlers if type(handler) is logging.StreamHandler]:
+        logging.root.removeHandler(handler)
+    logging.root.setLevel(logging.WARNING)
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
+            if logger.name.startswith("hydra"):
+                logger.propagate = True
+                logger.handlers.clear()
+                logger.setLevel(logging.NOTSET)
