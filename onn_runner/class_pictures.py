@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onn_runner.metric.classification import BINS, Ece, answered
+from onn_runner.report.kept import Kept
 from onn_runner.trainer import batches
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.job import FoldJob
@@ -48,32 +49,34 @@ def predictions(job: FoldJob, engine: Engine, part: Sequence[int]) -> Prediction
     return Predictions(indices, torch.cat(logits), torch.cat(target))
 
 
-def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]:
+def class_pictures(job: FoldJob, engine: Engine, title: str) -> tuple[dict[str, bytes], Kept | None]:
     """Name -> PNG of the test part, or of the training part where nothing is tested; none without classes.
 
-    Items without a finite answer are in none of them, and where no item has one there are none.
+    Items without a finite answer are in none of them, and where no item has one there are none. And the confusions.
     """
     classes = getattr(job.source, "classes", None)
     part, words = (job.fold.test, "test items") if job.fold.test else (job.fold.train, "training items")
     if classes is None or not getattr(job.task, "of_classes", False):
-        return {}
+        return {}, None
     from onn_runner.report.figures_classes import confusion_matrix, mistakes, reliability
 
     found = predictions(job, engine, part)
     known = answered(found.logits)
     lost = int((~known).sum())
     if lost == len(known):
-        return {}
+        return {}, None
     found = found.only(known)
     chances = found.logits.softmax(1)
     confidence, predicted = chances.max(1)
     correct = predicted == found.target
     pairs = (found.target * len(classes) + predicted).bincount(minlength=len(classes) ** 2)
+    counts = pairs.reshape(len(classes), -1).numpy()
+    kept = Kept("test" if job.fold.test else "fitted", (), tuple(classes), counts, lost)
     error = Ece()
     error.update(found.logits, found.target)
     drawn = {
         "confusion_matrix": confusion_matrix(
-            pairs.reshape(len(classes), -1).numpy(),
+            counts,
             classes,
             title=f"Confusions of {words}{f' ({lost} overflow)' if lost else ''}, {title}",
         ),
@@ -91,7 +94,7 @@ def class_pictures(job: FoldJob, engine: Engine, title: str) -> dict[str, bytes]
         count = int((~correct).sum())
         told = f"The {len(wrong)} most confident of {count} mistakes" if count > len(wrong) else "All mistakes"
         drawn["mistakes"] = mistakes(wrong, title=f"{told}, {title}", data_range=job.source.data_range)
-    return drawn
+    return drawn, kept
 
 
 def _mistake(job: FoldJob, found: Predictions, chances: Tensor, place: int) -> Mistake:

@@ -19,8 +19,10 @@ from torch.utils.data import Dataset
 from onn_runner import storage
 from onn_runner.class_pictures import class_pictures
 from onn_runner.errors import Interrupted, RunError
+from onn_runner.kept_items import keep, shown_arrays
 from onn_runner.network.summary import layers_of
 from onn_runner.partition.split import whole_groups
+from onn_runner.report.kept import FILE as KEPT
 from onn_runner.report.ranking import Choice, chosen, ranking, read_items
 from onn_runner.report.table import UNITS, figure, words
 from onn_runner.trainer import batches, checkpoint, records
@@ -68,8 +70,8 @@ def draw_fold(job: FoldJob, result: FoldResult, reporter: Reporter) -> None:
     with _told(str(job.folder), reporter):
         device = choose_device(job.settings.device)
         with Randomness(device).forked(), matmul_precision(job.settings.precision):
-            drawn = _FoldPictures(job, best.start, f"fold {job.fold.index}, best epoch {best.best_epoch}").all()
-        _keep(folder, drawn, made_of)
+            drawn, kept = _FoldPictures(job, best.start, f"fold {job.fold.index}, best epoch {best.best_epoch}").all()
+        _keep(folder, drawn, made_of, kept=kept)
         if job.settings.tensorboard:
             write_events(folder, drawn, best.best_epoch or 0)
 
@@ -117,16 +119,21 @@ def _is_drawn(folder: Path, made_of: str) -> bool:
         return False
 
 
-def _keep(folder: Path, pictures: Mapping[str, bytes], made_of: str) -> None:
-    """The record last: what is interrupted is drawn again."""
+def _keep(folder: Path, pictures: Mapping[str, bytes], made_of: str, *, kept: bytes | None = None) -> None:
+    """The record last: what is interrupted is drawn again. `kept`: what is set beside other runs', if anything."""
     try:
         folder.mkdir(exist_ok=True)
         (folder / RECORD).unlink(missing_ok=True)
     except OSError as error:
         raise storage.failure(folder, error) from error
-    for name, picture in pictures.items():
-        storage.write(folder / f"{name}.png", picture)
-    storage.write_json(folder / RECORD, {"made_of": made_of, "files": [f"{name}.png" for name in pictures]})
+    files = {f"{name}.png": picture for name, picture in pictures.items()}
+    if kept is None:
+        storage.remove(folder / KEPT)
+    else:
+        files[KEPT] = kept
+    for name, content in files.items():
+        storage.write(folder / name, content)
+    storage.write_json(folder / RECORD, {"made_of": made_of, "files": list(files)})
 
 
 def write_events(folder: Path, pictures: Mapping[str, bytes], epoch: int) -> None:
@@ -159,8 +166,8 @@ class _FoldPictures:
         self.network = self.engine.scored
         self.network.eval()
 
-    def all(self) -> dict[str, bytes]:
-        """Name -> PNG; only of what there is something to be seen."""
+    def all(self) -> tuple[dict[str, bytes], bytes | None]:
+        """Name -> PNG; only of what there is something to be seen. And kept.npz."""
         job, pictures = self.job, {}
         before = self._layers()
         self.engine.load_network(checkpoint.load(job.folder / self.monitor.file).network)
@@ -176,14 +183,15 @@ class _FoldPictures:
             if picture is not None:
                 pictures[name] = picture
         kinds = [layer.facts().kind for _, layer in layers_of(self.network)]
-        pictures |= class_pictures(job, self.engine, ", ".join([*kinds[:1], self.title]))
+        of_classes, confusions = class_pictures(job, self.engine, ", ".join([*kinds[:1], self.title]))
+        pictures |= of_classes
         after = self._layers()
         if after:
             from onn_runner.report.figures_nodal import arguments, nodal_functions
 
             pictures["nodal_functions"] = nodal_functions(after, title=f"Learned nodal functions, {self.title}")
             pictures["arguments"] = arguments(after, before=before, title=f"Arguments of the operators, {self.title}")
-        return pictures
+        return pictures, keep(job, self.engine, confusions)
 
     def _strips(
         self, rows: Sequence[tuple[str, Mapping[str, float]]], shown: str, view: Callable[[], Dataset[Any] | None]
@@ -206,18 +214,13 @@ class _FoldPictures:
         from onn_runner.report.pixels import Strip
 
         batch = batches.collate(dataset, [choice.place], self.engine.device)
-        with torch.no_grad():
-            output = self.job.task.eval_step(self.engine.evaluating, batch)
-        prediction, target = output.prediction, output.target
-        if not isinstance(prediction, Tensor) or not isinstance(target, Tensor):
+        arrays = shown_arrays(self.job, self.engine, batch)
+        if arrays is None:
             return None
-        if prediction.shape != target.shape or target.ndim not in (3, 4, 5) or batch["input"].ndim != target.ndim:
-            return None
-        given = batch["input"]
         names = [name for name in dict.fromkeys((metric, "psnr", "ssim")) if name in choice.scores]
+        given, _, target = (torch.from_numpy(values)[None] for values in arrays)
         lines = [self._score_line(name, given, target, choice.scores[name]) for name in names[:3]]
-        given, prediction, target = (values[0].detach().float().cpu().numpy() for values in (given, prediction, target))
-        return Strip(choice.rank, choice.name, lines, given, prediction, target)
+        return Strip(choice.rank, choice.name, lines, *arrays)
 
     def _score_line(self, name: str, given: Tensor, target: Tensor, score: float) -> str:
         """`PSNR 20.17 → 28.11 dB`: of the input, where it has the target's shape, and of the output as scored."""

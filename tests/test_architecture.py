@@ -38,6 +38,7 @@ FLOORS = {
     "crossvalidation": 8,
     "experiment": 8,
     "illustration": 8,
+    "kept_items": 8,
     "operator_sets": 8,
     "overview": 8,
     "resumption": 8,
@@ -47,7 +48,7 @@ FLOORS = {
 SAME_PLACE = [
     {
         *("class_pictures", "comparison", "construct", "crossvalidation", "experiment", "illustration"),
-        *("operator_sets", "overview", "resumption", "session"),
+        *("kept_items", "operator_sets", "overview", "resumption", "session"),
     },
     {"checks", "errors", "seeding", "storage", "__init__"},
 ]

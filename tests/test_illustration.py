@@ -19,6 +19,7 @@ from onn_runner.model.operational import Operational
 from onn_runner.network.compact import Compact
 from onn_runner.ops import Exponential, Sine
 from onn_runner.report import figures_strips, layer_use
+from onn_runner.report.kept import read as read_kept
 from onn_runner.trainer import StopRequest, train_fold
 from onn_runner.trainer.progress import QuietReporter
 
@@ -178,6 +179,22 @@ def test_the_strips_show_the_scored_items_of_the_best_weights(copied, monkeypatc
     assert [item.target.shape for item in wholes] == [(1, 11, 10)]
 
 
+def test_items_at_fixed_places_are_kept_with_the_outputs_of_the_best_weights(copied):
+    job, result = copied
+    draw(job, result)
+    kept = read_kept(job.folder / "pictures" / "kept.npz")
+    names = [job.source.names[index] for index in job.fold.test]
+    assert (kept.part, [item.place for item in kept.items]) == ("test", [1, 3, 5, 7])
+    assert [item.name for item in kept.items] == [names[place] for place in (1, 3, 5, 7)]
+    network = tiny_fold.Net()
+    network.load_state_dict(torch.load(job.folder / "best.pt", weights_only=True)["network"])
+    for item in kept.items:
+        with torch.no_grad():
+            output = network.eval()(torch.from_numpy(item.input.astype("float32"))[None])[0]
+        # Inputs and outputs are kept with 11 bits.
+        torch.testing.assert_close(torch.from_numpy(item.output.astype("float32")), output, atol=4e-3, rtol=0)
+
+
 def test_training_items_have_strips_where_they_are_scored(tmp_path, monkeypatch):
     job, result = trained(tmp_path / "fold_00", score_training=True)
     seen = {}
@@ -305,8 +322,10 @@ def test_a_run_has_pictures_and_a_resumed_one_those_that_were_missing(tmp_path, 
     assert sorted({path.name for path in expected}) == sorted([*NODAL, *STRIPS, "learning_curves.png"])
     assert len(expected) == 9
     assert json.loads((run / "results.json").read_text())["warnings"] == []
-    for path in (run / "fold_01" / "pictures" / "strips.png", run / "pictures" / "learning_curves.png"):
+    kept = (run / "fold_01" / "pictures" / "kept.npz").read_bytes()
+    for path in (run / "fold_01" / "pictures" / "kept.npz", run / "pictures" / "learning_curves.png"):
         path.unlink()
     assert main(["resume=run"]) == 0
     assert {path: path.read_bytes() for path in run.rglob("pictures/*.png")} == expected
+    assert (run / "fold_01" / "pictures" / "kept.npz").read_bytes() == kept
     assert [len(list(run.glob(f"fold_{n:02d}/pictures/events*"))) for n in (0, 1)] == [1, 1]

@@ -17,6 +17,7 @@ from onn_runner.data.digits import Digits
 from onn_runner.errors import ConfigError, Interrupted, RunError
 from onn_runner.metric import classification
 from onn_runner.partition.base import Fold
+from onn_runner.report.kept import read as read_kept
 from onn_runner.task.classify import Classify
 from onn_runner.trainer import FoldJob, QuietReporter, StopRequest, checkpoint, train_fold
 
@@ -111,6 +112,10 @@ def test_pictures_of_a_fold_are_of_its_scored_items(tmp_path: Path) -> None:
     assert reporter.warnings == []
     drawn = {path.stem for path in (job.folder / "pictures").glob("*.png")}
     assert drawn == {"confusion_matrix", "reliability", "mistakes"}
+    kept = read_kept(job.folder / "pictures" / "kept.npz")
+    assert (kept.items, kept.classes, kept.overflowing) == ((), tuple(job.source.classes), 0)
+    assert kept.confusions.sum() == len(job.fold.test)
+    assert 100 * kept.confusions.trace() / len(job.fold.test) == pytest.approx(result.best.test["test/accuracy"])
     before = (job.folder / "pictures" / "mistakes.png").stat().st_mtime_ns
     illustration.draw_fold(job, result, reporter)
     assert (job.folder / "pictures" / "mistakes.png").stat().st_mtime_ns == before
