@@ -4,6 +4,7 @@ OnnRunnerError            anything this package raises on purpose
 +-- ConfigError      2    the request cannot be carried out as it stands; nothing was run
 +-- RunError         1    the request was fine, and carrying it out failed
     +-- Interrupted  130  stopped by the user or the system; resumable
+    +-- Pruned       0    a search found the run not worth its remaining folds
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ class Interrupted(RunError):
     """Stopped by Ctrl-C or SIGTERM after the state was saved; 128 + SIGINT, as shells expect."""
 
     exit_code = 130
+
+
+class Pruned(RunError):
+    """Ended by the search that it is a trial of, after some folds: no failure, and nothing to go on with."""
+
+    exit_code = 0
 
 
 def out_of_memory(error: RuntimeError | MemoryError) -> bool:

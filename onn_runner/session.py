@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ class Session:
     stop: StopRequest
     out: Console
     began: float
+    after_fold: Callable[[int, int, float], None] | None = None
+    """Told of every fold that is finished and saved, if others are left; see experiment.Request."""
     results: dict[int, FoldResult] = field(default_factory=dict)
     twins: dict[int, FoldResult] = field(default_factory=dict)
     baselines: dict[int, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
@@ -132,6 +134,19 @@ class Session:
         self._draw_curves()
         if self.stop.requested:
             raise Interrupted(f"stopped by {self.stop.reason}")
+        if self.after_fold is not None and len(self.results) < len(self.folds):
+            self.after_fold(len(self.results), fold.index, self._monitored(fold.index))
+
+    def _monitored(self, index: int) -> float:
+        """The monitored value of a finished fold, the worst there is where no start has one."""
+        key, best = self.experiment.settings.monitor, self.results[index].best
+        value = math.nan if best is None else best.validation.get(key, math.nan)
+        return value if math.isfinite(value) else self.worst()
+
+    def worst(self) -> float:
+        """The worst value that the monitor could have."""
+        metric = self.experiment.build_metrics().get(self.experiment.settings.monitor.partition("/")[2])
+        return -math.inf if metric is not None and metric.higher_is_better else math.inf
 
     def _trained(self, experiment: Experiment, fold: Fold, folder: Path, *, resume: bool) -> FoldResult:
         job = experiment.job(fold, folder)

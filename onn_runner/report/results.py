@@ -2,7 +2,7 @@
 
 Schema 1, all numbers finite or null:
 
-    schema, name, status            "running" | "done" | "diverged" | "interrupted"
+    schema, name, status            "running" | "done" | "diverged" | "interrupted" | "pruned" | "failed"
     monitor, higher_is_better       "val/psnr"; {"psnr": true, "mse": false, ...}
     network                         layers, parameters, MACs as printed at the start; matched: what network.match did
     folds                           per fold: fold, status, best_start, starts [{start, status, best_epoch, epochs_run,
