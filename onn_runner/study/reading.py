@@ -1,0 +1,272 @@
+"""Run folders as records: every file is text of unknown origin, and what cannot be read is said, never raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onn_runner import locking
+from onn_runner.errors import ConfigError
+from onn_runner.report import results as reporting
+from onn_runner.study.records import Run, Status
+
+PLAN, JOB, RECORD = "sweep.json", "job.json", "run.json"
+OF_A_SWEEP = (PLAN, "multirun.yaml")
+OF_A_RUN = (RECORD, JOB, "results.json", "split.json")
+IGNORED = ("earlier", "report", "pictures", "baseline")
+DEEPEST = 6
+"""Levels below a given folder that are searched."""
+LARGEST = 200 * 2**20
+"""Bytes of a file that is still read."""
+
+
+class Unreadable(Exception):
+    """A file of a run folder that is not what the runner writes; the text says which and why."""
+
+
+def read(folders: Sequence[Path | str]) -> tuple[Run, ...]:
+    """Every run in `folders`, each once, in the order of sweeps and names.
+
+    Raises ConfigError where a folder is missing or where none holds a run.
+    """
+    found: dict[Path, Run] = {}
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: there is no such folder; give run folders, sweeps, or what contains them")
+        for run in _below(folder, None, 0):
+            found.setdefault(run.folder.resolve(), run)
+    if not found:
+        places = ", ".join(map(str, folders))
+        raise ConfigError(
+            f"{places}: no run in there; give run folders, sweeps (multirun/<name>), or what contains them"
+        )
+    return tuple(found.values())
+
+
+def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[Run]:
+    if _has(folder, OF_A_RUN):
+        yield read_run(folder, sweep=sweep)
+        return
+    if _has(folder, OF_A_SWEEP):
+        yield from _of_sweep(folder, depth)
+    elif depth < DEEPEST:
+        for child in _children(folder):
+            yield from _below(child, sweep, depth + 1)
+
+
+def _of_sweep(folder: Path, depth: int) -> Iterator[Run]:
+    """The planned jobs in their order, then what else lies there: joined runs, jobs that an older plan had."""
+    planned = planned_jobs(folder)
+    for name, overrides in planned.items():
+        job = folder / name
+        if _has(job, OF_A_RUN) and not job.is_symlink():
+            yield read_run(job, sweep=folder)
+        else:
+            yield Run(
+                folder=job, name=name, status="waiting", reason="not started", overrides=overrides,
+                command=shlex.join(["onn-run", *overrides]), seed=_seed_of(overrides), sweep=folder,
+            )  # fmt: skip
+    for child in _children(folder):
+        if child.name not in planned:
+            yield from _below(child, folder, depth + 1)
+
+
+def planned_jobs(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Folder's name -> overrides, of sweep.json; empty where there is none. Names that lead elsewhere are left out."""
+    try:
+        jobs = _json(folder / PLAN).get("jobs", [])
+    except (FileNotFoundError, Unreadable):
+        return {}
+    planned = {}
+    for job in jobs if isinstance(jobs, list) else []:
+        name = job.get("folder") if isinstance(job, dict) else None
+        if isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
+            planned[name] = _words(job.get("overrides"))
+    return planned
+
+
+def read_run(folder: Path, *, sweep: Path | None = None) -> Run:
+    """What a run folder tells; its status is "unreadable" where a file that it should have is damaged."""
+    run = Run(folder=folder, name=folder.resolve().name, status="done", sweep=sweep)
+    try:
+        record, job = _json(folder / RECORD, missing_ok=True), _json(folder / JOB, missing_ok=True)
+        overrides = _words(record.get("overrides")) or _words(job.get("overrides"))
+        run = replace(
+            run,
+            overrides=overrides,
+            command=shlex.join(["onn-run", *_words(record.get("flags")), *overrides]),
+            code=_text(record.get("code") or job.get("code")) or None,
+            started=_text(record.get("started") or job.get("started")),
+            seed=_seed_of(overrides),
+        )
+        if record:
+            run = _with_content(run)
+        elif not job:
+            raise Unreadable(f"{RECORD} is missing")
+    except Unreadable as error:
+        return replace(run, status="unreadable", reason=f"cannot be read: {error}")
+    status, reason = _status(run, record, job)
+    return replace(run, status=status, reason=reason)
+
+
+def _with_content(run: Run) -> Run:
+    """With config, split and results; only results may be missing, of a run that has just begun."""
+    folder = run.folder
+    config = _yaml(folder / "config.yaml")
+    split = _json(folder / "split.json")
+    _check_split(split)
+    results = _json(folder / "results.json", missing_ok=True) or None
+    if results is not None:
+        _check_results(results)
+    seed = config.get("seed")
+    finished = [] if results is None else [fold for fold in results["folds"] if fold["best_start"] is not None]
+    return replace(
+        run,
+        name=_text(results["name"]) if results else run.name,
+        config=config,
+        results=results,
+        split=split,
+        fingerprint=split["fingerprint"],
+        seed=seed if isinstance(seed, int) else run.seed,
+        folds_done=len(finished),
+        folds_planned=len(split["folds"]),
+    )
+
+
+def _status(run: Run, record: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[Status, str]:
+    told, of_job = _text(record.get("status")), _text(job.get("status"))
+    error = " ".join(_text(job.get("error")).split())
+    if locking.held(run.folder / ".lock") or locking.held(run.folder / ".job.lock"):
+        return "running", _progress(run)
+    if "pruned" in (told, of_job):
+        return "pruned", error or _progress(run)
+    if of_job == "failed" and told not in ("done", "diverged"):
+        return ("refused" if not record and job.get("exit_code") == 2 else "failed"), error or _progress(run)
+    if told == "running" or (not record and of_job == "running"):
+        return "killed", f"its process is gone; {_progress(run)}"
+    if told == "interrupted" or (not record and of_job == "stopped"):
+        return "interrupted", _progress(run)
+    if told == "diverged":
+        return "diverged", _diverged(run)
+    if told == "failed":
+        return "failed", error or _progress(run)
+    if told == "done" and run.results is not None:
+        return "done", ""
+    return "unreadable", f"cannot be read: {'results.json is missing' if told == 'done' else f'status {told!r}'}"
+
+
+def _progress(run: Run) -> str:
+    return f"{run.folds_done} of {run.folds_planned or '?'} folds done"
+
+
+def _diverged(run: Run) -> str:
+    told = reporting.divergences(run.results["folds"]) if run.results else []
+    twin = run.results.get("twin") if run.results else None
+    if not told and twin:
+        told = [f"{twin['name']}, {text}" for text in reporting.divergences(twin["folds"])]
+    return "; ".join(told)
+
+
+def _check_results(results: Mapping[str, Any]) -> None:
+    """Raises Unreadable where a reader would stumble."""
+    try:
+        if results["schema"] != reporting.RESULTS_SCHEMA:
+            raise Unreadable(
+                f"results.json has schema {results['schema']}, this version reads {reporting.RESULTS_SCHEMA}"
+            )
+        twin = results.get("twin")
+        for fold in [*results["folds"], *(twin["folds"] if twin else ())]:
+            int(fold["fold"])
+            start = reporting.best_start(fold)
+            if start is not None:
+                dict(start["test"]), dict(start["validation"])
+        for row in results["baselines"].values():
+            [int(scores["fold"]) for scores in row["folds"]]
+        dict(results["higher_is_better"]), dict(results["network"]), str(results["monitor"]), dict(results["cv"])
+        reporting.divergences(results["folds"])
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        raise Unreadable(f"results.json is damaged ({error!r})") from error
+
+
+def _check_split(split: Mapping[str, Any]) -> None:
+    try:
+        split["fingerprint"]
+        for fold in split["folds"]:
+            int(fold["index"]), [[*map(int, fold[part])] for part in ("train", "validation", "test")]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unreadable(f"split.json is damaged ({error!r})") from error
+
+
+def _json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
+    """The object in a file. Raises Unreadable; FileNotFoundError never."""
+    try:
+        content = json.loads(_content(path))
+    except FileNotFoundError as error:
+        if missing_ok:
+            return {}
+        raise Unreadable(f"{path.name} is missing") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise Unreadable(f"{path.name} is damaged ({_short(error)})") from error
+    if not isinstance(content, dict):
+        raise Unreadable(f"{path.name} is damaged (no object in it)")
+    return content
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        content = yaml.load(_content(path), loader)
+    except FileNotFoundError as error:
+        raise Unreadable(f"{path.name} is missing") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise Unreadable(f"{path.name} is damaged ({_short(error)})") from error
+    if not isinstance(content, dict):
+        raise Unreadable(f"{path.name} is damaged (empty)")
+    return {str(key): value for key, value in content.items()}
+
+
+def _content(path: Path) -> str:
+    """A file's text. Raises ValueError for what is no file of a sensible size."""
+    if path.exists() and not path.is_file():
+        raise ValueError("not a file")
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise ValueError("larger than any that the runner writes")
+    return path.read_text(encoding="utf-8")
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+def _has(folder: Path, names: Sequence[str]) -> bool:
+    return any((folder / name).is_file() for name in names)
+
+
+def _children(folder: Path) -> list[Path]:
+    """Folders in it that may hold runs, by name; links are not followed, so that nothing is read twice or elsewhere."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names) if name not in IGNORED and not name.startswith((".", "fold_"))]
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _seed_of(overrides: Sequence[str]) -> int | None:
+    values = [text.removeprefix("seed=") for text in overrides if text.startswith("seed=")]
+    return int(values[-1]) if values and values[-1].isdecimal() else None
