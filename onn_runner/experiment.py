@@ -136,6 +136,8 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     if str(config.network.get("_target_")).startswith("onn_runner."):
         network_match.check(config.network.get("match"))
     partition = make(config.partition, "partition")
+    if settings.limit_folds is not None and getattr(partition, "only", None) is not None:
+        raise ConfigError("partition.only and trainer.limit_folds both choose folds: leave one of them out")
     optimizer = build_optimizer(config.optimizer)
     scheduler = config.get("scheduler")
     schedule = None if scheduler is None else build_schedule(scheduler)

@@ -57,6 +57,8 @@ def describe(out: Console, experiment: Experiment, folds: Sequence[Fold]) -> Sho
     counts = ((len(folds), "fold"), (settings.starts, "start"), (settings.epochs, "epoch"))
     size = " x ".join(amount(count, noun) for count, noun in counts)
     limited = "" if settings.limit_folds is None else f" (trainer.limit_folds={settings.limit_folds})"
+    if getattr(experiment.partition, "only", None) is not None:
+        limited = f" (partition.only; the partition has {amount(experiment.count(), 'fold')})"
     out.print(Text(f"{experiment.name}: {size}{limited}, seed {experiment.seed}"))
     for line in [*source.describe(), *splitting.describe(folds, source)]:
         out.print(Text(f"  {line}"))

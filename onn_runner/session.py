@@ -54,6 +54,8 @@ class Session:
     twins: dict[int, FoldResult] = field(default_factory=dict)
     baselines: dict[int, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     differences: dict[int, Scored] = field(default_factory=dict)
+    part: Mapping[str, Any] | None = None
+    """{folds: [0, 2], of: 3} where the partition has folds that this run does not train."""
 
     def start(self) -> None:
         """Tell the reporter how much there is to do."""
@@ -79,6 +81,7 @@ class Session:
             twin=self._twin(),
             baselines=self.baselines,
             comparison=compared(self.folds, self.differences, higher=higher, source=experiment.source),
+            part=self.part,
             warnings=self.reporter.warnings,
             seconds=time.monotonic() - self.began,
         )

@@ -8,10 +8,11 @@ from onn_runner.checks import whole_number
 from onn_runner.errors import ConfigError
 from onn_runner.partition.base import Fold, Partitionable
 from onn_runner.partition.kfold import GroupKFold
+from onn_runner.partition.selecting import Selecting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class Fit(Selecting):
     """`folds` parts of whole groups; one fold trains on everything.
 
     Scores are of the items that were trained on: `trainer.score_training=true`, `trainer.monitor=train/...`.
@@ -19,14 +20,13 @@ class Fit:
     Raises: ConfigError where there are fewer groups than folds.
     """
 
-    seed: int = 0
     folds: int = 1
 
     def __post_init__(self) -> None:
-        whole_number("partition.seed", self.seed, least=0)
+        super().__post_init__()
         whole_number("partition.folds", self.folds, least=1)
 
-    def split(self, items: Partitionable) -> list[Fold]:
+    def every(self, items: Partitionable) -> list[Fold]:
         if not len(items):
             raise ConfigError("a partition needs at least 1 item, and the data has none")
         every = range(len(items))

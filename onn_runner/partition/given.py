@@ -20,7 +20,7 @@ class Given(Validating):
     unit: ClassVar[str] = "items"
     stratified: ClassVar[bool] = True
 
-    def split(self, items: Partitionable) -> list[Fold]:
+    def every(self, items: Partitionable) -> list[Fold]:
         test = getattr(items, "test_items", None)
         if not test:
             raise ConfigError(

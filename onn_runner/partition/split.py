@@ -14,15 +14,21 @@ _PARTS = ("train", "validation", "test")
 
 
 def as_plain(
-    folds: Sequence[Fold], *, fingerprint: str | None = None, names: Sequence[str] | None = None
+    folds: Sequence[Fold],
+    *,
+    fingerprint: str | None = None,
+    names: Sequence[str] | None = None,
+    of: int | None = None,
 ) -> dict[str, Any]:
     """For JSON; `fingerprint` is the data's, so that a split is never applied to other items.
 
-    `names`: those of all items, for the reader: the folds' numbers count among them.
+    `names`: those of all items, for the reader: the folds' numbers count among them. `of`: how many folds the partition
+    has, these and those that are trained elsewhere.
     """
     plain = [{"index": fold.index, **{part: list(getattr(fold, part)) for part in _PARTS}} for fold in folds]
     named = {} if names is None else {"names": list(names)}
-    return {"schema": SPLIT_SCHEMA, "fingerprint": fingerprint, "folds": plain, **named}
+    whole = {} if of is None else {"of": of}
+    return {"schema": SPLIT_SCHEMA, "fingerprint": fingerprint, **whole, "folds": plain, **named}
 
 
 def from_plain(plain: Mapping[str, Any], *, fingerprint: str | None = None) -> list[Fold]:
@@ -41,6 +47,12 @@ def from_plain(plain: Mapping[str, Any], *, fingerprint: str | None = None) -> l
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"the stored split cannot be read ({error!r}): start a new run") from error
+
+
+def part_of(split: Mapping[str, Any], folds: Sequence[Fold]) -> dict[str, Any] | None:
+    """{folds: [0, 2], of: 3} where a stored split's folds are not the whole partition; None where they are."""
+    of = split.get("of")
+    return {"folds": [fold.index for fold in folds], "of": of} if isinstance(of, int) and of > len(folds) else None
 
 
 def describe(folds: Sequence[Fold], items: Partitionable) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import RandomState
 
-from onn_runner.checks import choice, refuse, whole_number
+from onn_runner.checks import choice, refuse
 from onn_runner.errors import ConfigError
 from onn_runner.partition.base import Fold, Partitionable
+from onn_runner.partition.selecting import Selecting
 from onn_runner.seeding import Part, derive
 
 Unit = tuple[int, ...]
@@ -20,17 +21,15 @@ Unit = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validating:
+class Validating(Selecting):
     """What holds a validation part from the items that may train.
 
-    `seed` is the partition's own, so that models and run seeds are compared on the same folds. `validation` is a
-    fraction in (0, 1), a count, or 0 for none, of the groups (items where the partition goes by items) that are not
-    tested; it is taken from them at random.
+    `validation` is a fraction in (0, 1), a count, or 0 for none, of the groups (items where the partition goes by
+    items) that are not tested; it is taken from them at random.
 
     Raises: ConfigError, with the numbers, for what cannot be carried out.
     """
 
-    seed: int = 0
     validation: float = 0.2
 
     unit: ClassVar[str] = "groups"
@@ -38,7 +37,7 @@ class Validating:
     stratified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        whole_number("partition.seed", self.seed, least=0)
+        super().__post_init__()
         share("partition.validation", self.validation, none=True)
 
     def fold(self, index: int, pool: Sequence[int], test: Sequence[int], items: Partitionable) -> Fold:
@@ -74,7 +73,7 @@ class Validating:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Splitter(Validating, ABC):
+class Splitter(Validating):
     """What the partitions that make parts share.
 
     `train_on`: "rest" tests each part in turn and trains on the rest; "small" trains on each part and tests on all the
@@ -91,7 +90,7 @@ class Splitter(Validating, ABC):
     def parts(self, items: Partitionable) -> Iterator[Sequence[int]]:
         """The items of each part, in the order of the folds."""
 
-    def split(self, items: Partitionable) -> list[Fold]:
+    def every(self, items: Partitionable) -> list[Fold]:
         if len(items) < 2:
             raise ConfigError(f"a partition needs at least 2 items, and the data has {len(items)}")
         return [self._fold(index, part, items) for index, part in enumerate(self.parts(items))]

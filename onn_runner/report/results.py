@@ -4,6 +4,7 @@ Schema 1, all numbers finite or null:
 
     schema, name, status            "running" | "done" | "diverged" | "interrupted" | "pruned" | "failed"
     monitor, higher_is_better       "val/psnr"; {"psnr": true, "mse": false, ...}
+    part                            null, or of a run that trains some of the partition's folds: {folds: [0, 2], of: 3}
     network                         layers, parameters, MACs as printed at the start; matched: what network.match did
     folds                           per fold: fold, status, best_start, starts [{start, status, best_epoch, epochs_run,
                                     seconds_per_epoch, validation {"val/psnr"}, test {"test/psnr", "photo/psnr"}, ...}]
@@ -108,6 +109,7 @@ def collect(
     twin: Mapping[str, Any] | None = None,
     baselines: Mapping[int, Mapping[str, Mapping[str, float]]],
     comparison: Mapping[str, Any] | None = None,
+    part: Mapping[str, Any] | None = None,
     warnings: Sequence[str],
     seconds: float,
 ) -> dict[str, Any]:
@@ -128,6 +130,7 @@ def collect(
         "status": status,
         "monitor": monitor,
         "higher_is_better": dict(higher_is_better),
+        "part": None if part is None else dict(part),
         "network": dict(network),
         "folds": list(folds),
         "cv": cross_validated(folds),

@@ -141,8 +141,17 @@ def _title(results: Mapping[str, Any]) -> str:
 
 
 def _folds(results: Mapping[str, Any]) -> str:
+    if part := results.get("part"):
+        return part_words(part)
     count = len(results["folds"])
     return f"{count} fold{'s' * (count != 1)}"
+
+
+def part_words(part: Mapping[str, Any]) -> str:
+    """`folds 0 and 2 of 3`: a run that leaves the other folds of its partition out."""
+    numbers = [str(number) for number in part["folds"]]
+    several = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else numbers[0]
+    return f"fold{'s' * (len(numbers) > 1)} {several} of {part['of']}"
 
 
 def _size(network: Mapping[str, Any]) -> str:
