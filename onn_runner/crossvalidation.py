@@ -22,6 +22,7 @@ from onn_runner.metric.base import ItemMetric
 from onn_runner.overview import describe, show_device, threads_for
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold, Partition
+from onn_runner.partition.selecting import Selecting
 from onn_runner.report import folder as folders
 from onn_runner.report import screen, table
 from onn_runner.report import tensorboard as events
@@ -76,8 +77,13 @@ class Experiment:
             return self.build_network()
 
     def folds(self) -> Sequence[Fold]:
-        """Those of the partition, or the first trainer.limit_folds."""
+        """Those of the partition, partition.only, or the first trainer.limit_folds."""
         return self.partition.split(self.source)[: self.settings.limit_folds]
+
+    def count(self) -> int:
+        """How many folds the partition has, those that are left out counted."""
+        partition = self.partition
+        return len(partition.every(self.source) if isinstance(partition, Selecting) else partition.split(self.source))
 
     def of_twin(self) -> Experiment | None:
         """The same experiment with the twin's network; None without a twin."""
@@ -146,6 +152,7 @@ def carry_out(
         if told := never_warm(experiment.schedule, epochs=experiment.settings.epochs):
             reporter.warn(told)
         session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic())
+        session.part = splitting.part_of(json.loads(folder.split.read_text(encoding="utf-8")), folds)
         session.start()
         with closing(session):
             for fold in folds:
@@ -167,7 +174,8 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
     storage.write_text(folder.config, as_yaml(experiment.config))
     fingerprint, names = experiment.source.fingerprint(), experiment.source.names
-    storage.write_json(folder.split, splitting.as_plain(folds, fingerprint=fingerprint, names=names))
+    split = splitting.as_plain(folds, fingerprint=fingerprint, names=names, of=experiment.count())
+    storage.write_json(folder.split, split)
     # Last: what has a run.json can be resumed.
     storage.write_json(folder.record, folders.describe(**origin))
     return folder
