@@ -94,50 +94,51 @@ def planned_jobs(folder: Path) -> dict[str, tuple[str, ...]]:
 
 def read_run(folder: Path, *, sweep: Path | None = None) -> Run:
     """What a run folder tells; its status is "unreadable" where a file that it should have is damaged."""
-    run = Run(folder=folder, name=folder.resolve().name, status="done", sweep=sweep)
+    run = Run(folder=folder, name=folder.resolve().name, status="unreadable", sweep=sweep)
     try:
         record, job = _json(folder / RECORD, missing_ok=True), _json(folder / JOB, missing_ok=True)
-        overrides = _words(record.get("overrides")) or _words(job.get("overrides"))
-        run = replace(
-            run,
-            overrides=overrides,
-            command=shlex.join(["onn-run", *_words(record.get("flags")), *overrides]),
-            code=_text(record.get("code") or job.get("code")) or None,
-            started=_text(record.get("started") or job.get("started")),
-            seed=_seed_of(overrides),
-        )
-        if record:
-            run = _with_content(run)
-        elif not job:
+        if not record and not job:
             raise Unreadable(f"{RECORD} is missing")
     except Unreadable as error:
-        return replace(run, status="unreadable", reason=f"cannot be read: {error}")
+        return replace(run, reason=f"cannot be read: {error}")
+    overrides = _words(record.get("overrides")) or _words(job.get("overrides"))
+    run = replace(
+        run,
+        overrides=overrides,
+        command=shlex.join(["onn-run", *_words(record.get("flags")), *overrides]),
+        code=_text(record.get("code") or job.get("code")) or None,
+        started=_text(record.get("started") or job.get("started")),
+        seed=_seed_of(overrides),
+    )
+    for step in (_with_config, _with_split, _with_results) if record else ():
+        try:
+            run = step(run)
+        except Unreadable as error:
+            return replace(run, reason=f"cannot be read: {error}")
     status, reason = _status(run, record, job)
     return replace(run, status=status, reason=reason)
 
 
-def _with_content(run: Run) -> Run:
-    """With config, split and results; only results may be missing, of a run that has just begun."""
-    folder = run.folder
-    config = _yaml(folder / "config.yaml")
-    split = _json(folder / "split.json")
-    _check_split(split)
-    results = _json(folder / "results.json", missing_ok=True) or None
-    if results is not None:
-        _check_results(results)
+def _with_config(run: Run) -> Run:
+    config = _yaml(run.folder / "config.yaml")
     seed = config.get("seed")
-    finished = [] if results is None else [fold for fold in results["folds"] if fold["best_start"] is not None]
-    return replace(
-        run,
-        name=_text(results["name"]) if results else run.name,
-        config=config,
-        results=results,
-        split=split,
-        fingerprint=split["fingerprint"],
-        seed=seed if isinstance(seed, int) else run.seed,
-        folds_done=len(finished),
-        folds_planned=len(split["folds"]),
-    )
+    return replace(run, config=config, seed=seed if isinstance(seed, int) else run.seed)
+
+
+def _with_split(run: Run) -> Run:
+    split = _json(run.folder / "split.json")
+    _check_split(split)
+    return replace(run, split=split, fingerprint=split["fingerprint"], folds_planned=len(split["folds"]))
+
+
+def _with_results(run: Run) -> Run:
+    """A run that has just begun has none."""
+    results = _json(run.folder / "results.json", missing_ok=True)
+    if not results:
+        return run
+    _check_results(results)
+    finished = [fold for fold in results["folds"] if fold["best_start"] is not None]
+    return replace(run, name=_text(results["name"]) or run.name, results=results, folds_done=len(finished))
 
 
 def _status(run: Run, record: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[Status, str]:

@@ -43,6 +43,8 @@ class Run:
     started: str = ""
     sweep: Path | None = None
     """The folder of the sweep whose job it is."""
+    whole: bool = True
+    """False: it does not count, whatever its status, for the reason that `reason` gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,10 @@ class Study:
     """All methods of some folders: trained ones first, then twins, then untrained baselines."""
 
     methods: tuple[Method, ...]
+    empty: tuple[Method, ...] = ()
+    """Methods without a whole run."""
     failures: tuple[Run, ...] = ()
-    """Every run that is not whole, each with its reason; those of methods are among them."""
+    """Every run that is not whole, each with its reason; those that methods left out are among them."""
     monitor: str = ""
     """"val/psnr"."""
     metrics: Mapping[str, bool | None] = field(default_factory=dict)

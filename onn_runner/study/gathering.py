@@ -1,0 +1,289 @@
+"""A study of run folders: runs sorted into methods by their stored configs, one run a seed, what is not whole aside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from onn_runner.report import table
+from onn_runner.study import labels, reading
+from onn_runner.study.records import Kind, Method, Run, Study
+from onn_runner.study.scores import fold_scores, whole
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run as one of a method's, or its twin."""
+
+    run: Run
+    flat: labels.Flat
+    kind: Kind = "model"
+    part: str = ""
+
+    @property
+    def place(self) -> tuple[Hashable, ...]:
+        """What was computed on: the data and the folds."""
+        return (self.run.fingerprint, folds_digest(self.run))
+
+    @property
+    def whole(self) -> bool:
+        return whole(self.run, self.kind, self.part)
+
+
+def gather(folders: Sequence[Path | str]) -> Study:
+    """The study of all runs in `folders`. Raises ConfigError where there is none."""
+    return study_of(reading.read(folders))
+
+
+def study_of(runs: Sequence[Run]) -> Study:
+    """Methods, failures and notes."""
+    runs, covered = _without_parts(runs)
+    members = [Member(run, labels.flat(run.config, without=("baseline",))) for run in runs if run.config]
+    models, common = _methods(members)
+    models, unplaced = _with_unread(models, [run for run in runs if not run.config])
+    twins, _ = _methods(twin_members(runs))
+    twins, same = _other_than(models, twins)
+    failures = [run for method in models for run in method.left_out] + unplaced
+    usable = [method for method in models if method.runs]
+    empty = [method for method in models if not method.runs]
+    methods = [*usable, *(twin for twin in twins if twin.runs), *_untrained(usable)]
+    methods = _with_distinct_labels(methods)
+    results = [run.results for method in usable for run in method.runs if run.results is not None]
+    return Study(
+        methods=tuple(methods),
+        empty=tuple(empty),
+        failures=tuple(failures),
+        monitor=str(results[0]["monitor"]) if results else "",
+        metrics=_metrics(results),
+        notes=(
+            *([f"where a label does not say otherwise: {labels.described(common)}"] if common else []),
+            *(*covered, *same, *_notes(methods, usable, empty)),
+        ),
+    )
+
+
+def folds_digest(run: Run) -> str:
+    """The same text for the same folds."""
+    folds = run.split["folds"] if run.split else None
+    return hashlib.blake2b(json.dumps(folds, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _without_parts(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Runs without those that hold some folds of another one in the study, and what the reader should know.
+
+    Parts of one run that were not joined are kept, with the reason for which they do not count.
+    """
+    entire = {_identity(run) for run in runs if run.config and not is_part(run) and whole(run)}
+    kept, covered = [], 0
+    chosen: dict[Hashable, set[str]] = {}
+    for run in runs:
+        if is_part(run):
+            chosen.setdefault(_identity(run), set()).add(folds_digest(run))
+    for run in runs:
+        if not is_part(run):
+            kept.append(run)
+        elif _identity(run) in entire:
+            covered += 1
+        elif len(chosen[_identity(run)]) > 1:
+            kept.append(replace(run, reason=run.reason or f"{_which(run)}, not joined with the others", whole=False))
+        else:
+            kept.append(run)
+    counted = f"{covered} runs of single folds are counted once, in the runs that they were joined to"
+    return kept, [counted] if covered else []
+
+
+def is_part(run: Run) -> bool:
+    """Whether the partition has folds that the run does not train."""
+    of = (run.split or {}).get("of")
+    return isinstance(of, int) and of > len((run.split or {})["folds"])
+
+
+def _which(run: Run) -> str:
+    numbers = [str(fold["index"]) for fold in (run.split or {})["folds"]]
+    return f"fold{'s' * (len(numbers) > 1)} {', '.join(numbers)} of {(run.split or {})['of']} only"
+
+
+def _identity(run: Run) -> Hashable:
+    return (repr(sorted(labels.flat(run.config).items())), run.seed, run.fingerprint)
+
+
+def twin_members(runs: Sequence[Run]) -> list[Member]:
+    """The twin of each run that has one; its own config, without what it does not share with the model."""
+    found = []
+    for run in runs:
+        twin = run.results.get("twin") if run.results else None
+        if twin:
+            without = ("model",) if labels.twin_operators(run) else labels.OF_MODEL
+            found.append(Member(run, labels.flat(run.config, without=without), "twin", str(twin["name"])))
+    return found
+
+
+def _methods(members: Sequence[Member]) -> tuple[list[Method], labels.Flat]:
+    """Members of the same config, data and folds together, in the order in which they come; and what is not said in
+    their labels, as most of them share it.
+    """
+    configs = [one.flat for one in members]
+    keys = labels.differing(configs)
+    common = labels.usual(configs, keys)
+    groups: dict[Hashable, list[Member]] = {}
+    for one in members:
+        values = tuple(repr(one.flat[key]) if key in one.flat else None for key in keys)
+        groups.setdefault((one.part, values, one.place if one.run.split else None), []).append(one)
+    _adopt_splitless(groups)
+    return [_method(group, keys, common) for group in groups.values()], common
+
+
+def _adopt_splitless(groups: dict[Hashable, list[Member]]) -> None:
+    """Runs whose split cannot be read go to the first method of their config."""
+    for key in [key for key in groups if key[2] is None]:  # type: ignore[index]
+        home = next((other for other in groups if other[:2] == key[:2] and other[2] is not None), None)  # type: ignore[index]
+        if home is not None:
+            groups[home] += groups.pop(key)
+
+
+def _method(group: Sequence[Member], keys: Sequence[str], common: labels.Flat) -> Method:
+    first = next((one for one in group if one.whole), group[0])
+    chosen: dict[int | None, Run] = {}
+    left_out = []
+    # The newest of equal ones counts: it was computed with the newest code.
+    for one in sorted(group, key=lambda one: one.run.started, reverse=True):
+        if not one.whole:
+            left_out.append(one.run)
+        elif one.run.seed in chosen:
+            again = f"seed {one.run.seed} again: {chosen[one.run.seed].folder} counts"
+            left_out.append(replace(one.run, reason=again, whole=False))
+        else:
+            chosen[one.run.seed] = one.run
+    named = f"{first.part} (twin)" if first.kind == "twin" else None
+    return Method(
+        label=labels.label(first.run, first.flat, keys, common=common, model=named),
+        kind=first.kind,
+        part=first.part,
+        runs=tuple(sorted(chosen.values(), key=lambda run: (run.seed is None, run.seed or 0))),
+        left_out=tuple(left_out),
+    )
+
+
+def _with_unread(methods: Sequence[Method], runs: Sequence[Run]) -> tuple[list[Method], list[Run]]:
+    """Runs without a config go to the method whose runs were typed alike; the others are returned."""
+    typed = {
+        _typed(run): position for position, method in enumerate(methods) for run in (*method.left_out, *method.runs)
+    }
+    added: dict[int, list[Run]] = {}
+    unplaced = []
+    for run in runs:
+        position = typed.get(_typed(run)) if run.overrides else None
+        if position is None:
+            unplaced.append(run)
+        else:
+            added.setdefault(position, []).append(run)
+    found = [
+        replace(method, left_out=(*method.left_out, *added.get(position, ())))
+        for position, method in enumerate(methods)
+    ]
+    return found, unplaced
+
+
+def _typed(run: Run) -> frozenset[str]:
+    return frozenset(text for text in run.overrides if not text.startswith(("seed=", "partition.only=")))
+
+
+def _other_than(models: Sequence[Method], twins: Sequence[Method]) -> tuple[list[Method], list[str]]:
+    """Twins without those that are one of the models: the same seeds, scored the same."""
+    kept, notes = [], []
+    for twin in twins:
+        same = next((model for model in models if _same_scores(model, twin)), None)
+        if same is None:
+            kept.append(twin)
+        else:
+            notes.append(f"{twin.label} is {same.label}, computed again with the same scores: shown once")
+    return kept, notes
+
+
+def _same_scores(model: Method, twin: Method) -> bool:
+    theirs = {run.seed: run for run in model.runs}
+    if not twin.runs or not {run.seed for run in twin.runs} <= set(theirs):
+        return False
+    return all(
+        fold_scores(run, "twin", twin.part) == fold_scores(theirs[run.seed])
+        and folds_digest(run) == folds_digest(theirs[run.seed])
+        for run in twin.runs
+    )
+
+
+def _untrained(methods: Sequence[Method]) -> list[Method]:
+    """Baselines that need no training, once for each kind of data and folds."""
+    found: dict[tuple[str, str | None, str], Run] = {}
+    for run in (run for method in methods for run in method.runs):
+        for name in run.results["baselines"] if run.results else ():
+            if whole(run, "untrained", name):
+                found.setdefault((str(name), run.fingerprint, folds_digest(run)), run)
+    configs = [labels.flat({"data": run.config.get("data")}) for run in found.values()]
+    keys = labels.differing(configs)
+    return [
+        Method(
+            label=labels.label(run, config, keys, common=labels.usual(configs, keys), model=name),
+            kind="untrained",
+            part=name,
+            runs=(run,),
+        )
+        for ((name, *_), run), config in zip(found.items(), configs, strict=True)
+    ]
+
+
+def _with_distinct_labels(methods: Sequence[Method]) -> list[Method]:
+    marks = []
+    for method in methods:
+        run = method.runs[0]
+        path = (run.config.get("data") or {}).get("path")
+        numbers = _which(run) if is_part(run) else ""
+        marks.append([
+            numbers, f"data {Path(str(path)).name}" if path else "", f"data {str(run.fingerprint)[:6]}",
+            f"folds {folds_digest(run)[:6]}",
+        ])  # fmt: skip
+    found = labels.distinct([method.label for method in methods], marks)
+    return [replace(method, label=label) for method, label in zip(methods, found, strict=True)]
+
+
+def _metrics(results: Sequence[Mapping[str, Any]]) -> dict[str, bool | None]:
+    """Score keys as a run's own table shows them, those of the first run first."""
+    found: dict[str, bool | None] = {}
+    for one in results:
+        for key in table.columns(one):
+            found.setdefault(key, one["higher_is_better"].get(key.partition("/")[2]))
+    return found
+
+
+def _notes(methods: Sequence[Method], usable: Sequence[Method], empty: Sequence[Method]) -> list[str]:
+    """What makes runs of one study less alike than they look."""
+    notes = []
+    runs = [run for method in usable for run in method.runs]
+    notes += _mixed("code", runs, lambda run: run.code or "unknown")
+    notes += _mixed("monitor", runs, lambda run: str(run.results["monitor"]) if run.results else "")
+    for method in methods:
+        if method.left_out and method.kind != "untrained":
+            count = len(method.left_out)
+            notes.append(
+                f"{method.label}: {count} run{'s' * (count != 1)} left out of its means, listed with the reasons"
+            )
+        for run in method.runs if method.kind == "model" else ():
+            if run.status == "diverged" and run.reason:
+                notes.append(f"{method.label}, seed {run.seed}: {run.reason}; the other starts count")
+        if method.kind == "model" and is_part(method.runs[0]):
+            notes.append(f"{method.label}: {_which(method.runs[0])}")
+    notes += [f"{method.label}: no whole run, so that there is nothing to average" for method in empty]
+    return notes
+
+
+def _mixed(name: str, runs: Iterable[Run], value: Callable[[Run], str]) -> list[str]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[value(run)] = counts.get(value(run), 0) + 1
+    if len(counts) < 2:
+        return []
+    listed = ", ".join(f"{text} ({count} run{'s' * (count != 1)})" for text, count in counts.items())
+    return [f"the runs were computed with different {name}: {listed}"]
