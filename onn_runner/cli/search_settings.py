@@ -1,0 +1,94 @@
+"""How a search is asked for: hydra.sweeper.* of hydra/sweeper=optuna, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from onn_runner.errors import ConfigError, unknown
+
+SAMPLERS = ("tpe", "gp", "nsgaii", "random", "grid")
+PRUNERS = ("median", "successive_halving", "wilcoxon")
+OBJECTIVES = ("score", "macs", "parameters", "seconds")
+DIRECTIONS = ("minimize", "maximize")
+KEY = "hydra.sweeper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    sampler: str = "tpe"
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    n_trials: int = 20
+    n_jobs: int | None = None
+    """Trials that are asked for and launched together; None: as many as the launcher computes at once."""
+    objectives: tuple[str, ...] = ("score",)
+    direction: tuple[str | None, ...] = ()
+    """Of each objective; None: of the monitored metric, and down for costs."""
+    pruner: str | None = None
+    pruner_options: Mapping[str, Any] = field(default_factory=dict)
+    storage: str | None = None
+    """Optuna's URL of a database, or a file that ends in .log; None: search.db in the sweep's folder."""
+    study_name: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.sampler not in SAMPLERS:
+            raise unknown(f"sampler in {KEY}.sampler:", str(self.sampler), SAMPLERS)
+        if self.pruner is not None and self.pruner not in PRUNERS:
+            raise unknown(f"pruner in {KEY}.pruner:", str(self.pruner), PRUNERS)
+        for name, least in (("seed", 0), ("n_trials", 1), ("n_jobs", 1)):
+            value = getattr(self, name)
+            if value is None and name == "n_jobs":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{KEY}.{name} (={value}) must be a whole number from {least} on")
+        self._check_objectives()
+        for name in ("sampler_options", "pruner_options", "params"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ConfigError(f"{KEY}.{name} (={getattr(self, name)}) must be names with values, {{}} for none")
+
+    def _check_objectives(self) -> None:
+        for name in self.objectives:
+            if name not in OBJECTIVES:
+                raise unknown(f"objective in {KEY}.objectives:", str(name), OBJECTIVES)
+        if not self.objectives or len(set(self.objectives)) < len(self.objectives):
+            raise ConfigError(f"{KEY}.objectives must name one or several of {', '.join(OBJECTIVES)}, each once")
+        if self.direction and len(self.direction) != len(self.objectives):
+            raise ConfigError(
+                f"{KEY}.direction has {len(self.direction)} entries for {len(self.objectives)} objectives "
+                f"({', '.join(self.objectives)}): give one each, or null"
+            )
+        for one in self.direction:
+            if one is not None and one not in DIRECTIONS:
+                raise unknown(f"direction in {KEY}.direction:", str(one), DIRECTIONS)
+        if self.pruner is not None and len(self.objectives) > 1:
+            raise ConfigError(
+                f"{KEY}.pruner={self.pruner} needs a single objective: Optuna prunes no trial by several; leave it null"
+            )
+        if self.pruner is not None and self.objectives != ("score",):
+            raise ConfigError(f"{KEY}.pruner={self.pruner} judges folds by their score: {KEY}.objectives=[score]")
+
+
+def read(node: DictConfig) -> SearchSettings:
+    """The settings of `hydra.sweeper`. Raises ConfigError naming the key."""
+    plain = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(plain, dict)
+    names = {one.name for one in fields(SearchSettings)}
+    given: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "_target_"}
+    for name in given:
+        if name not in names:
+            raise unknown("key", f"{KEY}.{name}", [f"{KEY}.{one}" for one in names])
+    given["objectives"] = _listed(given.get("objectives", "score"))
+    direction = given.get("direction")
+    given["direction"] = () if direction is None else _listed(direction)
+    for name in ("sampler_options", "pruner_options", "params"):
+        given[name] = given.get(name) if given.get(name) is not None else {}
+    return SearchSettings(**given)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
