@@ -17,7 +17,7 @@ from torch import nn
 
 from onn_runner import seeding, storage
 from onn_runner.data.base import Source
-from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError
+from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError, Pruned
 from onn_runner.metric.base import ItemMetric
 from onn_runner.overview import describe, show_device, threads_for
 from onn_runner.partition import split as splitting
@@ -124,9 +124,10 @@ def carry_out(
     fixed_folder: Path | None,
     resume: Path | None,
     check_resumable: Callable[[Mapping[str, Any]], None],
-    origin: Mapping[str, Sequence[str]],
-) -> tuple[int, float | None, Path]:
-    """(exit code, score for a sweeper, run folder). Raises OnnRunnerError; what was done until then is kept."""
+    origin: Mapping[str, Any],
+    after_fold: Callable[[int, int, float], None] | None = None,
+) -> tuple[int, float | None, Path, dict[str, Any]]:
+    """(exit code, score for a sweeper, run folder, objectives). Raises OnnRunnerError; what was done is kept."""
     out = screen.console()
     if resume is None:
         folds: Sequence[Fold] = experiment.folds()
@@ -151,7 +152,7 @@ def carry_out(
             reporter.warn(f"trainer.limit_folds={experiment.settings.limit_folds}: the other folds are left out")
         if told := never_warm(experiment.schedule, epochs=experiment.settings.epochs):
             reporter.warn(told)
-        session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic())
+        session = Session(experiment, folder, folds, shown, reporter, stop, out, time.monotonic(), after_fold)
         session.part = splitting.part_of(json.loads(folder.split.read_text(encoding="utf-8")), folds)
         session.start()
         with closing(session):
@@ -182,11 +183,11 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
 
 
 def note_resumption(
-    experiment: Experiment, folder: RunFolder, origin: Mapping[str, Sequence[str]], reporter: QuietReporter
+    experiment: Experiment, folder: RunFolder, origin: Mapping[str, Any], reporter: QuietReporter
 ) -> None:
     """Record who goes on and with what; warnings of the processes before stay."""
     record = folder.read_record()
-    entry, warning = folders.resumption(record, origin["command"])
+    entry, warning = folders.resumption(record, origin["command"], code=origin["code"])
     with contextlib.suppress(OSError, ValueError):
         for text in json.loads(folder.results.read_text())["warnings"]:
             reporter.warn(text)
@@ -219,6 +220,11 @@ def closing(session: Session) -> Iterator[None]:
     """Whatever ends the training early is written down, and the reader told how to go on."""
     try:
         yield
+    except Pruned:
+        results = session.save("pruned")
+        events.write_run(session.folder.path, results, parameters=session.experiment.config, failed=True)
+        session.reporter.note(f"pruned after {len(session.results)} of {len(session.folds)} folds")
+        raise
     except BaseException as error:
         interrupted = isinstance(error, Interrupted | KeyboardInterrupt)
         status = "interrupted" if interrupted else "failed"
@@ -231,7 +237,7 @@ def closing(session: Session) -> Iterator[None]:
         raise
 
 
-def finish(session: Session) -> tuple[int, float | None, Path]:
+def finish(session: Session) -> tuple[int, float | None, Path, dict[str, Any]]:
     """The final table, on the screen and as Markdown, and the run's TensorBoard summary."""
     results = session.save("done")
     shown = [table.build(results), *filter(None, [differences(results)])]
@@ -242,7 +248,18 @@ def finish(session: Session) -> tuple[int, float | None, Path]:
         screen.show_table(session.out, one)
     twin, pictures = results["twin"] is not None, session.experiment.settings.pictures
     screen.show_places(session.out, session.folder.path, monitor=results["monitor"], twin=twin, pictures=pictures)
-    return int(failed), score(results), session.folder.path
+    return int(failed), score(results), session.folder.path, objectives(results)
+
+
+def objectives(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search can weigh: the score, MACs and parameters of the model, seconds of its training."""
+    network, cost = results["network"], results.get("cost") or {}
+    return {
+        "score": score(results),
+        "macs": network.get("macs"),
+        "parameters": network.get("parameters"),
+        "seconds": cost.get("seconds", results["seconds"]),
+    }
 
 
 def score(results: Mapping[str, Any]) -> float | None:

@@ -14,11 +14,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from onn_runner import checks
+from onn_runner.code_version import code_version
 from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, build_task, make
 from onn_runner.errors import ConfigError
 from onn_runner.operator_sets import build_operators, uses_operators
 
-UNSTORED = ("resume", "dry_run")
+UNSTORED = ("resume", "dry_run", "sweep")
 """Top-level keys that say how to run, not what: not part of the stored config."""
 
 
@@ -40,6 +41,8 @@ class Request:
     """The run's folder where the caller fixes it (sweep job, hydra.run.dir); None: outputs/<name>/<time-stamp>."""
     resume: Path | None = None
     """The earlier run's folder to go on with."""
+    after_fold: Callable[[int, int, float], None] | None = None
+    """Told, while folds are left, how many are done, the last one's index and its monitored value; may raise Pruned."""
     initial: Any = None
     """(fold, the data's fingerprint) -> the network that training begins with, for start_from; see crossvalidation."""
 
@@ -51,6 +54,8 @@ class Outcome:
     exit_code: int
     score: float | None
     folder: Path | None
+    objectives: Mapping[str, Any] = field(default_factory=dict)
+    """score, macs, parameters, seconds: what a search can weigh; empty of a dry run."""
 
 
 def run(config: DictConfig, *, request: Request) -> Outcome:
@@ -72,7 +77,13 @@ def run(config: DictConfig, *, request: Request) -> Outcome:
             fixed_folder=request.folder,
             resume=request.resume,
             check_resumable=changed,
-            origin={"command": request.command, "overrides": request.overrides, "flags": request.flags},
+            origin={
+                "command": request.command,
+                "overrides": request.overrides,
+                "flags": request.flags,
+                "code": code_version(experiment.config),
+            },
+            after_fold=request.after_fold,
         )
     )
 

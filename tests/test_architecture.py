@@ -17,7 +17,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "onn_runner"
 FLOORS = {
     "__init__": 0,
     "checks": 0,
+    "code_version": 0,
     "errors": 0,
+    "locking": 0,
     "seeding": 0,
     "storage": 0,
     "data": 1,
@@ -32,6 +34,7 @@ FLOORS = {
     "task": 6,
     "report": 7,
     "trainer": 7,
+    "study": 8,
     "class_pictures": 8,
     "comparison": 8,
     "construct": 8,
@@ -50,7 +53,7 @@ SAME_PLACE = [
         *("class_pictures", "comparison", "construct", "crossvalidation", "experiment", "illustration"),
         *("kept_items", "operator_sets", "overview", "resumption", "session"),
     },
-    {"checks", "errors", "seeding", "storage", "__init__"},
+    {"checks", "code_version", "errors", "locking", "seeding", "storage", "__init__"},
 ]
 """Modules of one floor that may import one another."""
 ONLY_IN = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,15 +18,18 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from onn_runner import storage
-from onn_runner.cli import argv, check, resolvers
+from onn_runner import locking, storage
+from onn_runner.cli import argv, check, resolvers, sweep_folder
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
-from onn_runner.errors import Interrupted, OnnRunnerError
+from onn_runner.errors import Interrupted, OnnRunnerError, Pruned
+from onn_runner.report.folder import now
 
 resolvers.register()
 
-RECORD = "job.json"
-FINISHED, FAILED, RUNNING, STOPPED = "finished", "failed", "running", "stopped"
+RECORD, LOCK = "job.json", ".job.lock"
+FINISHED, FAILED, RUNNING, STOPPED, PRUNED = "finished", "failed", "running", "stopped", "pruned"
+HOW = ("sweep", "dry_run")
+"""Keys that say how a job runs: no part of what its run is composed from later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +42,32 @@ class Record:
     status: str = RUNNING
     exit_code: int = 1
     score: float | None = None
+    objectives: Mapping[str, float | int | None] = field(default_factory=dict)
+    """What a search may ask for: score, macs, parameters, seconds."""
     error: str = ""
+    started: str | None = None
+    ended: str | None = None
+    host: str = ""
+    pid: int = 0
+    deaths: int = 0
+    """How often its process vanished without a word: killed, out of memory."""
 
-    def write(self, **changes: Any) -> None:
-        content = asdict(self) | changes
+    def write(self, **changes: Any) -> Record:
+        """The changed record, which job.json holds now."""
+        changed = replace(self, **changes)
+        content = asdict(changed)
         del content["folder"]
         storage.write_json(self.folder / RECORD, content)
+        return changed
 
 
 def records(where: Path) -> list[Record]:
-    """The records of all jobs of a sweep that were started, by number."""
+    """The records of all jobs of a sweep that were started: in the plan's order, then by number."""
+    plan = sweep_folder.read(where)
+    order = {job.folder: number for number, job in enumerate(plan.jobs)} if plan is not None else {}
     found = [read(path.parent) for path in where.glob(f"*/{RECORD}")]
-    return sorted((record for record in found if record is not None), key=lambda record: record.number)
+    known = [record for record in found if record is not None and (not order or record.folder.name in order)]
+    return sorted(known, key=lambda record: (order.get(record.folder.name, len(order)), record.number))
 
 
 def read(folder: Path) -> Record | None:
@@ -64,28 +84,89 @@ def carry_out(config: DictConfig) -> float:
     """The score of one job for the sweeper, after the run. What was finished before is not done again."""
     settings: Any = HydraConfig.get()
     folder = Path(str(settings.runtime.output_dir))
-    overrides = as_typed(settings)
-    record = Record(number=int(settings.job.num), overrides=overrides, folder=folder)
-    earlier = read(folder)
-    if earlier is not None and earlier.status == FINISHED and earlier.overrides == overrides:
-        print(f"onn-run: job {record.number} is finished already ({folder})")
-        return score_for_sweeper(earlier.score, settings, record)
-    boundary = Boundary(record)
-    with boundary:
-        boundary.outcome = _run(config, settings, folder, overrides)
-    outcome = boundary.outcome
-    return score_for_sweeper(None if outcome is None else outcome.score, settings, record)
+    retry = bool(OmegaConf.select(config, "sweep.retry_failed", default=False))
+    with ExitStack() as stack:
+        stack.enter_context(held(folder))
+        record = Record(number=int(settings.job.num), overrides=lasting(as_typed(settings)), folder=folder)
+        earlier = read(folder)
+        state = prepare(folder, earlier, config, request_of(config, settings, folder), retry=retry)
+        if earlier is not None and state in (FINISHED, FAILED):
+            if state == FINISHED:
+                print(f"onn-run: {folder.name} is finished already")
+            return score_for_sweeper(earlier.score, settings, record)
+        if not (folder / LOCK).exists():
+            # The lock that we hold went aside with the folder.
+            stack.enter_context(held(folder))
+        deaths = 0 if earlier is None or state == "new" else earlier.deaths
+        boundary = Boundary(replace(record, deaths=deaths))
+        with boundary:
+            boundary.outcome = _run(config, request_of(config, settings, folder))
+        outcome = boundary.outcome
+        return score_for_sweeper(None if outcome is None else outcome.score, settings, record)
 
 
-def _run(config: DictConfig, settings: Any, folder: Path, overrides: tuple[str, ...]) -> Any:
+def prepare(folder: Path, earlier: Record | None, config: DictConfig, request: Any, *, retry: bool) -> str:
+    """What is to be done with a job: "new", "half", FINISHED or FAILED; what does not fit is set aside, with a note.
+
+    A failed job is tried again with `retry` only: from its checkpoints, or anew where its training diverged.
+    """
+    from onn_runner.cli.standing import standing
+
+    found = standing(folder, earlier, config, request)
+    state: str = found.state
+    if state == "failed" and not retry:
+        return FAILED
+    if state == "failed":
+        state = "other" if diverged(folder) else "half" if (folder / "run.json").is_file() else "new"
+    if state == "other":
+        kept = sweep_folder.set_aside(folder)
+        reason = found.reason or "it diverged"
+        print(f"onn-run: {folder.name} is run anew: {reason}; what was there is kept in {kept}", file=sys.stderr)
+        return "new"
+    return state
+
+
+def diverged(folder: Path) -> bool:
+    try:
+        return json.loads((folder / "results.json").read_text(encoding="utf-8"))["status"] == "diverged"
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The job's folder, held by this process; waits, and says so, while one of an earlier start computes it still."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = False
+
+    def wait(seconds: float) -> bool:
+        nonlocal told
+        if seconds > 1 and not told:
+            told = True
+            print(f"onn-run: waiting for {folder.name}, which another process computes", file=sys.stderr, flush=True)
+        return True
+
+    with locking.hold(folder / LOCK, wait=wait):
+        yield
+
+
+def _run(config: DictConfig, request: Any) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     from onn_runner import experiment
+
+    return experiment.run(config, request=request)
+
+
+def request_of(config: DictConfig, settings: Any, folder: Path) -> Any:
+    """How a job's run is asked for; `config` without Hydra's node, `settings` that node."""
+    from onn_runner import experiment
     from onn_runner.cli.reopening import initial_of
+    from onn_runner.cli.search import fold_reports
 
     flags = composing_flags(settings)
-    overrides = tuple(check.useful(config, overrides))
-    request = experiment.Request(
+    overrides = tuple(check.useful(config, lasting(as_typed(settings))))
+    return experiment.Request(
         command=("onn-run", *flags, *overrides),
         overrides=overrides,
         flags=flags,
@@ -94,8 +175,13 @@ def _run(config: DictConfig, settings: Any, folder: Path, overrides: tuple[str, 
         folder=folder,
         resume=folder if (folder / "run.json").exists() else None,
         initial=initial_of(config),
+        after_fold=fold_reports(settings, config),
     )
-    return experiment.run(config, request=request)
+
+
+def lasting(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Without those that say how the sweep runs."""
+    return tuple(text for text in overrides if text.lstrip("+~").partition("=")[0].partition(".")[0] not in HOW)
 
 
 def composing_flags(settings: Any) -> tuple[str, ...]:
@@ -143,34 +229,39 @@ class Boundary:
         self.outcome: Any = None
 
     def __enter__(self) -> None:
-        self.record.write()
+        self.record = self.record.write(started=now(), host=platform.node(), pid=os.getpid())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        record = self.record
         if error is None:
             failed = self.outcome.exit_code != 0
             message = "some folds failed; see the folder's results" if failed else ""
-            record.write(
-                status=FAILED if failed else FINISHED,
-                exit_code=self.outcome.exit_code,
-                score=self.outcome.score,
-                error=message,
-            )
+            known = {"score": self.outcome.score, "objectives": dict(self.outcome.objectives)}
+            self._write(FAILED if failed else FINISHED, self.outcome.exit_code, message, **known)
+            return True
+        if isinstance(error, Pruned):
+            self._write(PRUNED, error.exit_code, "")
             return True
         if isinstance(error, Interrupted | KeyboardInterrupt):
-            record.write(status=STOPPED, exit_code=Interrupted.exit_code, error=str(error))
+            self._write(STOPPED, Interrupted.exit_code, str(error))
             raise KeyboardInterrupt from error
         if not isinstance(error, Exception):
             return False
         if isinstance(error, OnnRunnerError):
-            record.write(status=FAILED, exit_code=error.exit_code, error=str(error))
+            self._write(FAILED, error.exit_code, str(error))
         else:
             text = "".join(traceback.format_exception(error))
-            (record.folder / "error.txt").write_text(text, encoding="utf-8")
-            record.write(status=FAILED, exit_code=1, error=f"{type(error).__name__}: {error}; traceback in error.txt")
+            (self.record.folder / "error.txt").write_text(text, encoding="utf-8")
+            self._write(FAILED, 1, f"{type(error).__name__}: {error}; traceback in error.txt")
         return True
+
+    def _write(self, status: str, code: int, error: str, **more: Any) -> None:
+        """Also where the disk is full or the folder is gone: the other jobs go on, and the reader is told."""
+        try:
+            self.record.write(status=status, exit_code=code, error=error, ended=now(), **more)
+        except OnnRunnerError as problem:
+            print(f"onn-run: {self.record.folder.name} {status}: {error or 'done'}; {problem}", file=sys.stderr)
 
 
 def score_for_sweeper(score: float | None, settings: Any, record: Record) -> float:

@@ -4,69 +4,93 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from onn_runner.cli import check, job
+from onn_runner import locking
+from onn_runner.cli import argv, check, job, sweep_folder
 from onn_runner.cli.argv import Command, parse, quote
 from onn_runner.cli.compose import compose, translated
-from onn_runner.errors import ConfigError
-from onn_runner.report import folder as run_folder
+from onn_runner.cli.sweep_folder import Job, Plan
+from onn_runner.errors import ConfigError, OnnRunnerError, RunError
+from onn_runner.report import screen
+
+EVERY_VALUE = f"{BasicSweeper.__module__}.{BasicSweeper.__name__}"
+MOST_DEATHS = 2
+"""So often may a job's process vanish before the job counts as failed."""
 
 
 def sweep(hydra: Hydra, command: Command) -> int:
     """Run every job of a checked sweep; the exit code is the worst of the jobs'."""
-    refuse_intervals(command)
-    config = _master_config(hydra, command)
+    from onn_runner.cli.search import SearchSweeper, searches
+
+    draft = _master_config(hydra, command, Path("multirun"))
+    if searches(draft):
+        # What is wrong with it is told before there is a folder.
+        SearchSweeper(hydra, command, draft)
+    else:
+        refuse_intervals(draft)
+    with sweep_folder.opened(command) as where:
+        return _sweep(hydra, command, _master_config(hydra, command, where))
+
+
+def _sweep(hydra: Hydra, command: Command, config: DictConfig) -> int:
+    from onn_runner.cli.search import SearchSweeper, searches
+
     where = Path(str(config.hydra.sweep.dir))
     context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
     context.callbacks.on_multirun_start(config=config, config_name=command.name)
-    with translated():
-        sweeper = Plugins.instance().instantiate_sweeper(
-            config=config, hydra_context=context, task_function=job.carry_out
-        )
+    sweeper: Any
+    if searches(config):
+        sweeper = SearchSweeper(hydra, command, config)
+    else:
+        with translated():
+            sweeper = Plugins.instance().instantiate_sweeper(
+                config=config, hydra_context=context, task_function=job.carry_out
+            )
     if type(sweeper) is BasicSweeper:
         sweeper = DistinctSweeper(hydra, command, sweeper)
+    if isinstance(sweeper, DistinctSweeper):
         sweeper.setup(hydra_context=context, task_function=job.carry_out, config=config)
     try:
         with translated():
             sweeper.sweep(arguments=list(job.as_typed(config.hydra)))
         context.callbacks.on_multirun_end(config=config, config_name=command.name)
     except KeyboardInterrupt:
-        given = (
-            [] if any(word.startswith("hydra.sweep.dir=") for word in command.typed) else [f"hydra.sweep.dir={where}"]
-        )
-        again = shlex.join(["onn-run", *command.typed, *given])
-        print(f"onn-run: stopped. What is finished stays so; to go on: {again}", file=sys.stderr)
+        again = shlex.join(["onn-run", *command.typed])
+        print(f"onn-run: stopped. What is finished stays so; to go on, the same command: {again}", file=sys.stderr)
         raise
     finally:
-        code = report(where)
+        code = report(where, searching=isinstance(sweeper, SearchSweeper))
+        if isinstance(sweeper, SearchSweeper):
+            sweeper.show(where)
     return code
 
 
-def refuse_intervals(command: Command) -> None:
+def refuse_intervals(config: DictConfig) -> None:
     """Raises ConfigError where a search range is given to the sweeper that tries every value."""
-    basic = not any(text.startswith("hydra/sweeper=") for text in command.overrides)
-    for text in command.overrides:
-        if basic and parse(text).value_type is ValueType.INTERVAL_SWEEP:
-            raise ConfigError(f"{text}: an interval needs a sweeper that searches, such as hydra/sweeper=optuna")
+    params = OmegaConf.select(config, "hydra.sweeper.params") or {}
+    typed = [f"{key}={value}" for key, value in params.items()] + list(job.as_typed(config.hydra))
+    for text in typed if OmegaConf.select(config, "hydra.sweeper._target_") == EVERY_VALUE else ():
+        if parse(text).value_type is ValueType.INTERVAL_SWEEP:
+            raise ConfigError(f"{text}: an interval needs a sweeper that searches: add sweep=optuna")
 
 
-def _master_config(hydra: Hydra, command: Command) -> DictConfig:
-    overrides = list(command.overrides)
-    if not any(text.startswith("hydra.sweep.dir=") for text in overrides):
-        folder = run_folder.create("multirun", root=Path(".")).path
-        overrides.append(f"hydra.sweep.dir={quote(folder.as_posix())}")
-    overrides.append("hydra.mode=MULTIRUN")
+def _master_config(hydra: Hydra, command: Command, where: Path) -> DictConfig:
+    overrides = [text for text in command.overrides if not text.startswith("hydra.sweep.dir=")]
+    overrides += [f"hydra.sweep.dir={quote(where.as_posix())}", "hydra.mode=MULTIRUN"]
     with translated():
         config = hydra.compose_config(config_name=command.name, overrides=overrides, run_mode=RunMode.MULTIRUN)
     OmegaConf.set_struct(config, True)
@@ -76,7 +100,8 @@ def _master_config(hydra: Hydra, command: Command) -> DictConfig:
 class DistinctSweeper(BasicSweeper):
     """The product of all values, without jobs that differ only in what their model does not use.
 
-    A failed job does not end it: `job.carry_out` keeps what went wrong.
+    A failed job does not end it: `job.carry_out` keeps what went wrong. Neither does a job whose process is killed: the
+    others are launched again, and it as well, until it has died `MOST_DEATHS` times.
     """
 
     def __init__(self, hydra: Hydra, command: Command, like: BasicSweeper) -> None:
@@ -86,7 +111,45 @@ class DistinctSweeper(BasicSweeper):
         self.groups = frozenset(check.catalogue_of(command).groups)
         self.composed: dict[tuple[str, ...], DictConfig] = {}
 
-    def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:  # type: ignore[override]
+    def sweep(self, arguments: list[str]) -> None:
+        assert self.config is not None
+        assert self.launcher is not None
+        where = Path(str(self.config.hydra.sweep.dir))
+        plan = self._plan(arguments, where)
+        OmegaConf.save(self.config, where / "multirun.yaml")
+        retry = bool(OmegaConf.select(self.config, "sweep.retry_failed", default=False))
+        pending = [one for one in plan.jobs if not self._settled(one, where, retry=retry)]
+        if len(pending) < len(plan.jobs):
+            done = len(plan.jobs) - len(pending)
+            print(f"onn-run: {done} of {len(plan.jobs)} jobs have ended already ({where})", file=sys.stderr)
+        try:
+            while pending:
+                pending = self._launch(pending, where)
+            plan = replace(plan, status="finished")
+        finally:
+            replace(plan, status="stopped" if plan.status == "running" else plan.status).write(where)
+
+    def _plan(self, arguments: list[str], where: Path) -> Plan:
+        """The jobs, written into the folder. Raises ConfigError where the folder has another sweep's."""
+        params = argv.merge(self._parse_config(), arguments)
+        assert self.hydra_context is not None
+        assert self.config is not None
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        overrides = parser.parse_overrides(list(params))
+        swept = sweep_folder.swept_keys(params)
+        launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
+        jobs = [Job(sweep_folder.job_name(texts, swept), tuple(texts)) for texts in self._distinct(overrides)]
+        return sweep_folder.begin(
+            where,
+            Plan(
+                command=("onn-run", *self.command.typed),
+                constants=sweep_folder.constants(params, swept),
+                launcher="local" if launcher == "basic" else launcher,
+                jobs=tuple(jobs),
+            ),
+        )
+
+    def _distinct(self, overrides: list[Override]) -> list[list[str]]:
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
         distinct = distinct_jobs(jobs, self._useful)
         twice = len(jobs) - len(distinct_jobs(jobs, list))
@@ -98,7 +161,7 @@ class DistinctSweeper(BasicSweeper):
         for reason, count in reasons.items():
             if count:
                 print(f"onn-run: {count} of {len(jobs)} jobs left out: {reason}", file=sys.stderr)
-        return list(self.split_overrides_to_chunks(distinct, max_batch_size))
+        return distinct
 
     def _useful(self, overrides: Sequence[str]) -> list[str]:
         parts = {text: text.lstrip("+~").partition("=")[0].split(".")[0] for text in overrides}
@@ -107,6 +170,78 @@ class DistinctSweeper(BasicSweeper):
             self.composed[deciding] = compose(self.hydra, self.command, deciding)
         return check.useful(self.composed[deciding], overrides)
 
+    def _settled(self, one: Job, where: Path, *, retry: bool) -> bool:
+        """Whether nothing is to be done for a job any more: finished, or failed and not to be tried again."""
+        folder = where / one.folder
+        record = job.read(folder)
+        if record is None or record.status not in (job.FINISHED, job.FAILED, job.PRUNED):
+            return False
+        if record.status == job.FAILED and retry:
+            return False
+        from onn_runner.cli.standing import standing
+
+        whole = compose(self.hydra, self.command, one.overrides)
+        config = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+        try:
+            found = standing(folder, record, config, job.request_of(config, whole.hydra, folder))
+        except OnnRunnerError:
+            # What is wrong with it now is told by the job itself.
+            return False
+        return found.state in ("finished", "failed")
+
+    def _launch(self, pending: Sequence[Job], where: Path) -> list[Job]:
+        """Launch the jobs; those that have to be launched again, since a process of theirs was killed."""
+        assert self.launcher is not None
+        lost: Exception | None = None
+        size = self.max_batch_size or len(pending)
+        for first in range(0, len(pending), size):
+            batch = [[*one.overrides, f"hydra.sweep.subdir={one.folder}"] for one in pending[first : first + size]]
+            try:
+                results = self.launcher.launch(batch, initial_job_idx=first)
+                # What a job could not keep to itself.
+                _ = [result.return_value for result in results]
+            except launchers_failures() as error:
+                lost = error
+        left = [one for one in pending if not _ended(job.read(where / one.folder))]
+        if not left:
+            return []
+        return self._after_deaths(left, where, lost, all_of=len(pending))
+
+    def _after_deaths(self, left: Sequence[Job], where: Path, lost: Exception | None, *, all_of: int) -> list[Job]:
+        """Count whose process died. Raises RunError where nothing has come of a whole round."""
+        for one in left:
+            while locking.held(where / one.folder / job.LOCK):
+                time.sleep(1)
+        died = 0
+        again = []
+        for one in left:
+            record = job.read(where / one.folder)
+            if _ended(record):
+                continue
+            if record is not None and record.status == job.RUNNING:
+                died += 1
+                record = record.write(deaths=record.deaths + 1)
+                if record.deaths >= MOST_DEATHS:
+                    reason = f"its process vanished {record.deaths} times (killed, or out of memory)"
+                    record.write(status=job.FAILED, exit_code=1, error=reason)
+                    continue
+            again.append(one)
+        if again and not died and len(left) == all_of:
+            raise RunError(f"the launcher could not start the jobs: {lost or 'no reason given'}") from lost
+        if again:
+            print(f"onn-run: {died} jobs lost their process; {len(again)} are launched again", file=sys.stderr)
+        return again
+
+
+def _ended(record: job.Record | None) -> bool:
+    return record is not None and record.status in (job.FINISHED, job.FAILED, job.PRUNED)
+
+
+def launchers_failures() -> tuple[type[Exception], ...]:
+    """What launchers raise when a process of theirs dies; ray's errors where ray is in use."""
+    ray = sys.modules.get("ray")
+    return (RuntimeError, OSError, *([ray.exceptions.RayError] if ray is not None else []))
+
 
 def distinct_jobs(jobs: Iterable[list[str]], useful: Any) -> list[list[str]]:
     """Each job reduced to its useful overrides, the first of equal ones only."""
@@ -114,18 +249,19 @@ def distinct_jobs(jobs: Iterable[list[str]], useful: Any) -> list[list[str]]:
     return [list(job) for job in dict.fromkeys(reduced)]
 
 
-def report(where: Path) -> int:
-    """Print one line per job and every failure; the worst exit code: interrupted, then failed, then refused."""
+def report(where: Path, *, searching: bool = False) -> int:
+    """Print one line per job and every failure; the worst exit code: interrupted, then failed, then refused.
+
+    `searching`: a training that diverges is an answer, not a failure.
+    """
     records = job.records(where)
-    print(f"\nsweep {where}: {len(records)} jobs")
+    print(f"\nsweep {screen.relative(where)}: {len(records)} jobs")
     width = max((len(record.status) for record in records), default=0)
-    for record in records:
+    for number, record in enumerate(records):
         score = "" if record.score is None else f"{record.score:.4g}"
-        print(
-            f"  {record.number:>3}  {record.status:<{width}}  {score:>9}  {' '.join(record.overrides) or '(defaults)'}"
-        )
-    for record in records:
+        print(f"  {number:>3}  {record.status:<{width}}  {score:>9}  {' '.join(record.overrides) or '(defaults)'}")
+    for number, record in enumerate(records):
         if record.error:
-            print(f"onn-run: job {record.number} {record.status}: {record.error} ({record.folder})", file=sys.stderr)
-    codes = {record.exit_code for record in records}
+            print(f"onn-run: job {number} {record.status}: {record.error} ({record.folder})", file=sys.stderr)
+    codes = {0 if searching and job.diverged(record.folder) else record.exit_code for record in records}
     return next((code for code in (130, 1, 2) if code in codes), max(codes, default=0))

@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onn_runner import __version__, storage
+from onn_runner import __version__, locking, storage
 from onn_runner.errors import ConfigError, RunError
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 RUN_SCHEMA = 1
 PACKAGES = (
@@ -77,20 +72,11 @@ class RunFolder:
 
         Raises ConfigError where another process holds it.
         """
-        path = self.path / ".lock"
         try:
-            opened = path.open("w")
-        except OSError as error:
-            raise storage.failure(path, error) from error
-        with opened as handle:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as error:
-                    raise ConfigError(
-                        f"{self.path} is being trained by another process: wait for it, or stop it"
-                    ) from error
-            yield
+            with locking.hold(self.path / ".lock"):
+                yield
+        except locking.Busy as error:
+            raise ConfigError(f"{self.path} is being trained by another process: wait for it, or stop it") from error
 
 
 def make(folder: Path) -> None:
@@ -126,7 +112,9 @@ def create(name: str, *, root: Path, fixed: Path | None = None) -> RunFolder:
     raise RunError(f"cannot make a new folder in {parent}: 999 runs started in one second")
 
 
-def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequence[str], threads: int) -> dict[str, Any]:
+def describe(
+    *, command: Sequence[str], overrides: Sequence[str], flags: Sequence[str], code: str, threads: int
+) -> dict[str, Any]:
     """What run.json says at the start of a run."""
     return {
         "schema": RUN_SCHEMA,
@@ -134,6 +122,7 @@ def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequenc
         "command": list(command),
         "overrides": list(overrides),
         "flags": list(flags),
+        "code": code,
         "threads": threads,
         "started": now(),
         "resumed": [],
@@ -142,7 +131,7 @@ def describe(*, command: Sequence[str], overrides: Sequence[str], flags: Sequenc
     }
 
 
-def resumption(record: Mapping[str, Any], command: Sequence[str]) -> tuple[dict[str, Any], str | None]:
+def resumption(record: Mapping[str, Any], command: Sequence[str], *, code: str) -> tuple[dict[str, Any], str | None]:
     """(the entry for `resumed`, a warning where the software is not the one that the run began with)."""
     current, began = versions(), record.get("versions", {})
     changed = [
@@ -150,8 +139,10 @@ def resumption(record: Mapping[str, Any], command: Sequence[str]) -> tuple[dict[
         for name, version in current.items()
         if name in ("onn-runner", "python", "torch") and began.get(name) != version
     ]
+    if not changed and record.get("code") != code:
+        changed = [f"code {record.get('code', 'unknown')} -> {code}"]
     warning = f"resumed with other versions ({', '.join(changed)}): last digits may differ" if changed else None
-    return {"at": now(), "command": list(command), "versions": dict(current)}, warning
+    return {"at": now(), "command": list(command), "versions": dict(current), "code": code}, warning
 
 
 def now() -> str:
