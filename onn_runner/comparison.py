@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from onn_runner.data.base import Source
 from onn_runner.errors import RunError
 from onn_runner.partition.base import Fold
 from onn_runner.partition.split import whole_groups
-from onn_runner.report.paired import Differences, compare, differences
+from onn_runner.report.paired import Differences, compare, differences, widening
 
 Scored = Mapping[str, Mapping[str, Differences]]
 """Twin or baseline -> "test/psnr" -> the differences to it on one fold."""
@@ -117,21 +116,10 @@ def compared(
         keys = dict.fromkeys(key for fold in scored.values() for key in fold.get(name, {}))
         for key in keys:
             parts = [scored[index][name][key] for index in sorted(scored) if key in scored[index].get(name, {})]
-            ratio = _ratio(folds, key)
+            ratio = widening(folds, key)
             better = higher.get(key.partition("/")[2])
             to.setdefault(name, {})[key] = compare(parts, ratio=ratio, higher=better)
     return {"unit": unit(source), "to": to}
-
-
-def _ratio(folds: Sequence[Fold], key: str) -> float | None:
-    """What widens the variance over folds: test items over training items where training sets share items, else 0.
-
-    None for training scores where they do: nothing is known of how these hang together.
-    """
-    trained = [item for fold in folds for item in fold.train]
-    if len(set(trained)) == len(trained):
-        return 0.0
-    return None if key.startswith("fitted/") else statistics.fmean(len(fold.test) / len(fold.train) for fold in folds)
 
 
 def unit(source: Source) -> str:

@@ -12,6 +12,7 @@ folds Bouckaert and Frank, 2004.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+from onn_runner.partition.base import Fold
 
 CONFIDENCE = 0.95
 
@@ -69,13 +72,18 @@ def compare(parts: Sequence[Differences], *, ratio: float | None, higher: bool |
             before, number = pooled.get(group, (0.0, 0))
             pooled[group] = (before + total, number + count)
     by_group = np.array([total / count for total, count in pooled.values()])
-    by_fold = np.array([_mean(part) for part in parts if part.groups or part.whole is not None])
+    by_fold = fold_values(parts)
     return {
         "items": sum(count for _, count in pooled.values()),
         "left_out": sum(part.left_out for part in parts),
-        "groups": _interval(by_group, 0.0) | _counts(by_group, higher) | {"p": signed_rank(by_group)},
-        "folds": _interval(by_fold, ratio) | _counts(by_fold, higher) | {"ratio": ratio},
+        "groups": interval(by_group, 0.0) | _counts(by_group, higher) | {"p": signed_rank(by_group)},
+        "folds": interval(by_fold, ratio) | _counts(by_fold, higher) | {"ratio": ratio},
     }
+
+
+def fold_values(parts: Sequence[Differences]) -> NDArray[np.float64]:
+    """The mean difference of each fold that has one, in their order."""
+    return np.array([_mean(part) for part in parts if part.groups or part.whole is not None])
 
 
 def _mean(part: Differences) -> float:
@@ -85,7 +93,7 @@ def _mean(part: Differences) -> float:
     return math.fsum(total for total, _ in part.groups.values()) / sum(count for _, count in part.groups.values())
 
 
-def _interval(values: NDArray[np.float64], ratio: float | None) -> dict[str, Any]:
+def interval(values: NDArray[np.float64], ratio: float | None) -> dict[str, Any]:
     """Mean and interval with the variance (1 / n + ratio) s^2, Student's with n - 1 degrees of freedom."""
     count = len(values)
     if count == 0:
@@ -116,3 +124,36 @@ def signed_rank(values: NDArray[np.float64]) -> float | None:
     if not values.any():
         return 1.0
     return float(stats.wilcoxon(values).pvalue)
+
+
+def smallest_p(count: int) -> float | None:
+    """What the two-sided signed-rank test of so many values gives at best: all speak for one side. None below two."""
+    return 2.0 ** (1 - count) if count > 1 else None
+
+
+def corrected_t(values: NDArray[np.float64], ratio: float | None) -> float | None:
+    """Two-sided p-value of the corrected resampled t-test over folds: the variance is that of `interval`.
+
+    1 where all are zero; None below two values, where all are the same other value, and without a ratio.
+    """
+    if len(values) < 2 or ratio is None:
+        return None
+    if not values.any():
+        return 1.0
+    error = math.sqrt(1 / len(values) + ratio) * float(values.std(ddof=1))
+    if error == 0:
+        return None
+    return 2 * float(stats.t.sf(abs(float(values.mean())) / error, len(values) - 1))
+
+
+def widening(folds: Sequence[Fold], key: str) -> float | None:
+    """What widens the variance over folds: test items over training items where training sets share items, else 0.
+
+    None for training scores where they do: nothing is known of how these hang together.
+    """
+    trained = [item for fold in folds for item in fold.train]
+    if len(set(trained)) == len(trained):
+        return 0.0
+    if key.startswith("fitted/"):
+        return None
+    return statistics.fmean(len(fold.test) / len(fold.train) for fold in folds if fold.train)
