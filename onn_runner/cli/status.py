@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PAUSE = 2.0
 """Seconds between two looks."""
+MOST = 200
+"""Rows of a table."""
 
 
 def status(
@@ -27,6 +29,7 @@ def status(
         typer.Argument(metavar="FOLDER...", help="Run folders, sweeps (multirun/<name>), or what holds them."),
     ],
     once: Annotated[bool, typer.Option("--once", help="One look, also where something runs.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"Every job; without it, the {MOST} that matter most.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One look, for programs.")] = False,
 ) -> None:
     """Where runs and sweeps stand: folds and epochs done, scores, time left, failures. Exit code 1 where one failed."""
@@ -43,7 +46,7 @@ def status(
     else:
         from onn_runner.study.view import show
 
-        for part in show(found):
+        for part in show(found, most=None if every else MOST):
             out.print(part, soft_wrap=False)
     raise typer.Exit(1 if found.wrong else 0)
 
@@ -69,7 +72,7 @@ def _follow(paths: Sequence[Path], files: Files, out: Console, found: Look) -> L
             # Someone has removed what we were looking at.
             live.update("", refresh=True)
             raise
-        live.update(Group(*show(found, rows=None if not found.running else out.height)), refresh=True)
+        live.update(Group(*show(found, most=MOST, rows=out.height if found.running else None)), refresh=True)
     return found
 
 

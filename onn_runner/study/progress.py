@@ -93,7 +93,7 @@ def of_run(folder: Path, files: Files) -> RunProgress:
     elif status in (KILLED, STOPPED):
         began = "its process is gone without a word; " if status == KILLED else ""
         told = replace(told, reason=f"{began}go on with  onn-run resume={shlex.quote(str(folder))}")
-    return with_training(told, files, resumed=resumed(record))
+    return with_training(told, files)
 
 
 def status_of(folder: Path, files: Files, record: str, locks: Sequence[str]) -> str:
@@ -121,15 +121,20 @@ def _recorded(record: Mapping[str, Any] | None) -> str:
     return words.get(told, WAITING) if isinstance(told, str) else WAITING
 
 
-def with_training(told: RunProgress, files: Files, *, resumed: float | None) -> RunProgress:
-    """The same with what the folds' folders tell; `resumed`: when the run was, last."""
+def with_training(told: RunProgress, files: Files) -> RunProgress:
+    """The same with what the folds' folders tell."""
     folder = told.folder
-    results = files.json(folder / "results.json") or {}
-    monitor = str(results.get("monitor") or "")
     if told.status == FINISHED:
         # What is over needs no closer look; there may be thousands.
         done = sum(path.name.startswith("fold_") for path in files.folders(folder))
-        return replace(told, monitor=monitor, score=_score(results), folds_done=done, folds=done)
+        told = replace(told, folds_done=done, folds=done)
+        if told.score is not None:
+            return told
+    results = files.json(folder / "results.json") or {}
+    monitor = str(results.get("monitor") or "")
+    score = _score(results) if told.score is None else told.score
+    if told.status == FINISHED:
+        return replace(told, monitor=monitor, score=score)
     config = files.yaml(folder / "config.yaml") or {}
     trainer = config.get("trainer")
     trainer = trainer if isinstance(trainer, dict) else {}
@@ -139,7 +144,7 @@ def with_training(told: RunProgress, files: Files, *, resumed: float | None) -> 
         lower=_lower(monitor, results),
         starts=whole(trainer.get("starts")) or 1,
         epochs=whole(trainer.get("epochs")) or 0,
-        resumed=resumed,
+        resumed=_resumed(files.json(folder / "run.json") or {}),
     )
     numbers = _fold_numbers(files.json(folder / "split.json"))
     kinds = ["", *(["baseline"] if config.get("baseline") is not None else [])]
@@ -149,7 +154,7 @@ def with_training(told: RunProgress, files: Files, *, resumed: float | None) -> 
     parts = _named(parts, results)
     done = sum(all(part.status in ("done", "diverged") for part in parts if part.fold == number) for number in numbers)
     return replace(
-        told, monitor=monitor, score=_score(results), folds_done=done, folds=len(numbers) or None, parts=tuple(parts),
+        told, monitor=monitor, score=score, folds_done=done, folds=len(numbers) or None, parts=tuple(parts),
         seconds_left=_left(parts) if told.status in (RUNNING, KILLED, STOPPED) else None,
     )  # fmt: skip
 
@@ -254,7 +259,7 @@ def _fold_numbers(split: Mapping[str, Any] | None) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def resumed(record: Mapping[str, Any]) -> float | None:
+def _resumed(record: Mapping[str, Any]) -> float | None:
     """When the run was resumed last."""
     found = [entry for entry in entries(record, "resumed") if isinstance(entry, dict)]
     return moment(found[-1].get("at")) if found else None

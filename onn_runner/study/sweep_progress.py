@@ -20,6 +20,8 @@ DEEPEST = 4
 NO_JOBS = frozenset((*IGNORED, "joined"))
 """Folders of a sweep that are no jobs: set aside, drawn, and joined of several."""
 KILLED_REASON = "its process is gone without a word; the same command again goes on from what is saved"
+DECIDING = ("trainer.monitor=", "metric=", "data=", "task=", "experiment=")
+"""Overrides that change what is monitored."""
 OVER = {"finished": FINISHED, "stopped": STOPPED}
 """Of a sweep.json."""
 
@@ -36,6 +38,8 @@ class SweepProgress:
     trials_left: int
     """Of a search: trials that are not yet jobs."""
     seconds_left: float | None
+    monitor: str = ""
+    """What the scores are of; "" where the jobs differ in what they monitor, or nothing tells."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -98,9 +102,10 @@ def of_sweep(folder: Path, files: Files) -> SweepProgress:
     alive = (folder / "sweep.json").is_file() and progress.alive(folder / ".lock")
     planned = [job for job in progress.entries(record, "jobs") if isinstance(job, dict) and _is_name(job.get("folder"))]
     jobs = [of_job(folder / job["folder"], files, _words(job.get("overrides"))) for job in planned]
-    known = {job["folder"] for job in planned} | NO_JOBS
-    others = [path for path in files.folders(folder) if path.name not in known and (path / "job.json").is_file()]
-    jobs += sorted((of_job(path, files) for path in others), key=lambda job: _number(job.folder, files))
+    if not planned:
+        # One of an earlier version, or whose plan cannot be read.
+        others = [path for path in files.folders(folder) if path.name not in NO_JOBS and (path / "job.json").is_file()]
+        jobs = sorted((of_job(path, files) for path in others), key=lambda job: _number(job.folder, files))
     trials = progress.whole(record.get("trials")) or 0
     sweep = SweepProgress(
         folder=folder,
@@ -109,6 +114,7 @@ def of_sweep(folder: Path, files: Files) -> SweepProgress:
         jobs=tuple(jobs),
         trials_left=max(0, trials - len(jobs)) if alive else 0,
         seconds_left=None,
+        monitor=_monitor(jobs, files),
     )
     return replace(sweep, seconds_left=_left(sweep) if sweep.status == RUNNING else None)
 
@@ -130,19 +136,17 @@ def of_job(folder: Path, files: Files, overrides: tuple[str, ...] = ()) -> RunPr
         return RunProgress(folder=folder, name=folder.name, status=WAITING, overrides=overrides)
     status = progress.status_of(folder, files, "job.json", (".job.lock", ".lock"))
     record = files.json(folder / "job.json") or record
-    run = files.json(folder / "run.json") or {}
     told = RunProgress(
         folder=folder,
         name=folder.name,
         status=status,
         reason=str(record.get("error") or (KILLED_REASON if status == KILLED else "")),
         overrides=_words(record.get("overrides")) or overrides,
+        score=progress.number_of(record.get("score")),
         started=progress.moment(record.get("started")),
         ended=progress.moment(record.get("ended")),
     )
-    told = progress.with_training(told, files, resumed=progress.resumed(run))
-    score = progress.number_of(record.get("score"))
-    return told if score is None else replace(told, score=score)
+    return progress.with_training(told, files)
 
 
 def _left(sweep: SweepProgress) -> float | None:
@@ -166,13 +170,25 @@ def _left_of(job: RunProgress, typical: float) -> float:
     return max(0.0, typical - (now() - job.started)) if job.started else typical
 
 
+def _monitor(jobs: Sequence[RunProgress], files: Files) -> str:
+    """Of one job that tells, where none differs from another in what decides it."""
+    deciding = [tuple(text for text in job.overrides if text.lstrip("+").startswith(DECIDING)) for job in jobs]
+    if len(set(deciding)) > 1:
+        return ""
+    known = next((job.monitor for job in jobs if job.monitor), "")
+    over = next((job.folder for job in jobs if job.status == FINISHED), None)
+    if known or over is None:
+        return known
+    return str((files.json(over / "results.json") or {}).get("monitor") or "")
+
+
 def _number(folder: Path, files: Files) -> tuple[int, str]:
     return progress.whole((files.json(folder / "job.json") or {}).get("number")) or 0, folder.name
 
 
 def _is_name(folder: Any) -> bool:
     """Of a folder right in the sweep's."""
-    return isinstance(folder, str) and bool(folder) and "\0" not in folder and Path(folder).name == folder
+    return isinstance(folder, str) and folder not in ("", "..") and "\0" not in folder and Path(folder).name == folder
 
 
 def _words(texts: Any) -> tuple[str, ...]:

@@ -38,19 +38,29 @@ STYLES = {
     "interrupted": "yellow",
 }
 """By importance: where there is no room for all jobs, the last ones are left out first."""
-AROUND = 8
-"""Lines of a table that are no rows: its title, heading, rules and what is said below."""
+AROUND, FEW = 10, 3
+"""Lines of a table that are no rows: its title, heading, rules and what is said below; reasons where lines are few."""
 
 
-def show(found: Look, *, rows: int | None = None) -> Iterator[RenderableType]:
-    """Title, table and failures of each sweep and of the runs; `rows`: lines of the terminal, where all must fit."""
+def show(found: Look, *, most: int | None = None, rows: int | None = None) -> Iterator[RenderableType]:
+    """Title, table and failures of each sweep and of the runs.
+
+    `most`: of the rows of a table, the rest is counted; `rows`: lines of the terminal, in which all must have room.
+    """
+    if rows is not None:
+        most = max(3, rows - AROUND)
     for sweep in found.sweeps:
         yield Text(_headline(sweep), style="bold")
-        yield from _table(sweep.jobs, rows, names=[printable(job.name) for job in sweep.jobs])
+        names = [printable(job.name) for job in sweep.jobs]
+        yield from _table(sweep.jobs, most, names=names, monitor=sweep.monitor, narrow=rows is not None)
     if len(found.runs) == 1:
         yield from _single(found.runs[0])
     elif found.runs:
-        yield from _table(found.runs, rows, names=[printable(screen.relative(run.folder)) for run in found.runs])
+        names = [printable(screen.relative(run.folder)) for run in found.runs]
+        monitors = {run.monitor for run in found.runs if run.monitor}
+        yield from _table(
+            found.runs, most, names=names, monitor=monitors.pop() if len(monitors) == 1 else "", narrow=rows is not None
+        )
 
 
 def _headline(sweep: SweepProgress) -> str:
@@ -58,20 +68,20 @@ def _headline(sweep: SweepProgress) -> str:
     told = [f"{counts[status]} {status}" for status in STYLES if counts[status]]
     told += [f"{sweep.trials_left} trials to come"] if sweep.trials_left else []
     left = "" if sweep.seconds_left is None else f"; about {clock(sweep.seconds_left)} left"
-    by = f" ({printable(sweep.launcher)})" if sweep.launcher else ""
+    by = f" ({printable(sweep.launcher)})" if sweep.launcher not in ("", "local") else ""
     jobs = f"{len(sweep.jobs)} job{'' if len(sweep.jobs) == 1 else 's'}"
     return f"{printable(screen.relative(sweep.folder))}: {sweep.status}{by}, {jobs}: {', '.join(told) or 'none'}{left}"
 
 
-def _table(runs: Sequence[RunProgress], rows: int | None, *, names: Sequence[str]) -> Iterator[RenderableType]:
-    kept = _chosen(runs, None if rows is None else max(3, rows - AROUND))
-    monitors = {run.monitor for run in runs if run.monitor}
-    score = printable(monitors.pop()) if len(monitors) == 1 else "score"
+def _table(
+    runs: Sequence[RunProgress], most: int | None, *, names: Sequence[str], monitor: str, narrow: bool
+) -> Iterator[RenderableType]:
+    kept = _chosen(runs, most)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("run", overflow="fold" if rows is None else "ellipsis", no_wrap=rows is not None)
+    table.add_column("run", overflow="ellipsis" if narrow else "fold", no_wrap=narrow)
     table.add_column("status", no_wrap=True)
     table.add_column("folds", justify="right", no_wrap=True)
-    table.add_column(Text(score), justify="right", no_wrap=True)
+    table.add_column(Text(printable(monitor) or "score"), justify="right", no_wrap=True)
     table.add_column("now at", overflow="ellipsis", no_wrap=True)
     table.add_column("best of it", justify="right", no_wrap=True)
     table.add_column("left", justify="right", no_wrap=True)
@@ -90,7 +100,7 @@ def _table(runs: Sequence[RunProgress], rows: int | None, *, names: Sequence[str
     rest = Counter(run.status for place, run in enumerate(runs) if place not in set(kept))
     if rest:
         yield Text("  not shown: " + ", ".join(f"{rest[status]} {status}" for status in STYLES if rest[status]))
-    yield from _failures(runs, rows, names=names)
+    yield from _failures(runs, FEW if narrow else most, names=names)
 
 
 def _chosen(runs: Sequence[RunProgress], most: int | None) -> list[int]:
@@ -105,11 +115,14 @@ def _chosen(runs: Sequence[RunProgress], most: int | None) -> list[int]:
     return sorted(ranked[:most])
 
 
-def _failures(runs: Sequence[RunProgress], rows: int | None, *, names: Sequence[str]) -> Iterator[RenderableType]:
-    """One line each; in a terminal of few lines the newest ones."""
+def _failures(runs: Sequence[RunProgress], most: int | None, *, names: Sequence[str]) -> Iterator[RenderableType]:
+    """One line each, the last ones where there are more than `most`."""
     wrong = [(name, run) for name, run in zip(names, runs, strict=True) if run.status in (*WRONG, STOPPED)]
     told = [(name, run) for name, run in wrong if run.reason]
-    for name, run in told if rows is None else told[-3:]:
+    if most is not None and len(told) > most:
+        yield Text(f"  the last {most} of {len(told)} reasons:")
+        told = told[-most:]
+    for name, run in told:
         yield Text.assemble(("  " + name, "bold"), " ", _status(run.status), f": {printable(run.reason)}")
 
 
