@@ -78,6 +78,19 @@ def originals(groups: Sequence[str], source: Source, names: Sequence[str]) -> Se
     return [of.get(name, name) for name in names]
 
 
+def grouping(source: Source) -> dict[str, Any]:
+    """`groups`: the group of each item, None where each is its own; `originals`: that of each whole original whose name
+    is another. For split.json: who compares runs later has no data.
+    """
+    groups = list(map(str, source.groups))
+    names = list(dict.fromkeys(source.groups))
+    of: dict[str, str] = {}
+    for group in names if source.whole(names) is not None else ():
+        of |= dict.fromkeys(map(str, getattr(source.whole([group]), "names", ())), str(group))
+    others = {name: group for name, group in of.items() if name != group}
+    return {"groups": None if len(names) == len(groups) else groups, "originals": others}
+
+
 def read_items(path: Path, *, of: str | None = None) -> Items:
     """The scores in test_items.csv, or those of the baseline `of` in baseline_items.csv; an empty value is NaN."""
     found: Items = {}

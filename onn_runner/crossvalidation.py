@@ -15,7 +15,8 @@ import torch
 import yaml
 from torch import nn
 
-from onn_runner import seeding, storage
+from onn_runner import plain, seeding, storage
+from onn_runner.comparison import grouping
 from onn_runner.data.base import Source
 from onn_runner.errors import ConfigError, Interrupted, OnnRunnerError, Pruned
 from onn_runner.metric.base import ItemMetric
@@ -175,7 +176,9 @@ def begin(experiment: Experiment, folds: Sequence[Fold], fixed: Path | None, ori
     folder = folders.create(experiment.name, root=Path("outputs"), fixed=fixed)
     storage.write_text(folder.config, as_yaml(experiment.config))
     fingerprint, names = experiment.source.fingerprint(), experiment.source.names
-    split = splitting.as_plain(folds, fingerprint=fingerprint, names=names, of=experiment.count())
+    split = splitting.as_plain(
+        folds, fingerprint=fingerprint, names=names, of=experiment.count(), grouping=grouping(experiment.source)
+    )
     storage.write_json(folder.split, split)
     # Last: what has a run.json can be resumed.
     storage.write_json(folder.record, folders.describe(**origin))
@@ -188,9 +191,9 @@ def note_resumption(
     """Record who goes on and with what; warnings of the processes before stay."""
     record = folder.read_record()
     entry, warning = folders.resumption(record, origin["command"], code=origin["code"])
-    with contextlib.suppress(OSError, ValueError):
-        for text in json.loads(folder.results.read_text())["warnings"]:
-            reporter.warn(text)
+    with contextlib.suppress(ConfigError, TypeError, LookupError):
+        for text in plain.read_json(folder.results)["warnings"]:
+            reporter.warn(plain.printable(str(text)))
     if warning:
         reporter.warn(warning)
         reporter.note(f"warning: {warning}")
@@ -203,16 +206,16 @@ def reopen(
     experiment: Experiment, folder: RunFolder, check_resumable: Callable[[Mapping[str, Any]], None]
 ) -> Sequence[Fold]:
     """The stored split of an earlier run, after its config and data were found to be the same."""
+    folder.refuse_links()
     folder.read_record()
     try:
-        stored = yaml.safe_load(folder.config.read_text())
-        split = json.loads(folder.split.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        stored, split = plain.read_yaml(folder.config), plain.read_json(folder.split)
+    except ConfigError as error:
         raise ConfigError(f"resume={folder.path}: config.yaml or split.json cannot be read ({error})") from error
     if not isinstance(stored, dict):
         raise ConfigError(f"resume={folder.path}: config.yaml is empty or damaged: restore it, or start a new run")
     check_resumable(stored)
-    return splitting.from_plain(split, fingerprint=experiment.source.fingerprint())
+    return splitting.from_plain(split, fingerprint=experiment.source.fingerprint(), items=len(experiment.source))
 
 
 @contextlib.contextmanager

@@ -149,7 +149,7 @@ def write_run(
     parts = split(folds)
     written = as_plain(parts, fingerprint=fingerprint, names=NAMES)
     if stored_groups:
-        written["groups"] = [GROUPS[item // PATCHES] for item in range(len(NAMES))]
+        written |= {"groups": [GROUPS[item // PATCHES] for item in range(len(NAMES))], "originals": {}}
     storage.write_json(folder / "split.json", written)
     overrides = [f"model={model}", f"seed={seed}", *(f"{k.replace('__', '.')}={v}" for k, v in changes.items())]
     overrides += [f"baseline={twin}"] if twin else []
@@ -185,6 +185,7 @@ def write_run(
         folds=entries,
         twin=of_twin,
         baselines=baselines,
+        comparison={"unit": "photographs", "to": {}},
         warnings=[],
         seconds=40.0,
     )

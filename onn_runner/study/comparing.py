@@ -21,6 +21,7 @@ from onn_runner.study.statistics import folds_of, holm, summary
 BY_ITEM, CORRECTED_T, BY_FOLD = TESTS = get_args(Test)
 LEVEL = 0.05
 ITEMS = "items"
+EMPTY = Comparison(label="", baseline="", key="", test=BY_ITEM, unit="")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _of_key(
 ) -> list[Comparison]:
     folds = folds_of(method)
     wholes = _whole_differences(method, baseline, key)
-    parts = []
+    parts, grouped = [], True
     for fold in folds:
         mine, other = ours.get((fold.index, key)), theirs.get((fold.index, key))
         if mine is None or other is None:
@@ -151,9 +152,16 @@ def _of_key(
             continue
         if mine.names != other.names:
             raise ValueError(f"other items in fold {fold.index}")
-        groups, _ = groups_of(method, fold.index, key, mine.names)
-        parts.append(paired.differences(fold.index, mine.values.tolist(), other.values.tolist(), groups))
-    return _tested(method, baseline, key, parts, ratio=paired.widening(folds, key), higher=higher)
+        groups = groups_of(method, fold.index, key, mine.names)
+        grouped &= groups is not None
+        found = paired.differences(fold.index, mine.values.tolist(), other.values.tolist(), groups or mine.names)
+        parts.append(found)
+    tested = _tested(method, baseline, key, parts, ratio=paired.widening(folds, key), higher=higher)
+    if grouped:
+        return tested
+    untold = "its folder does not tell which items belong together"
+    by_item = [replace(EMPTY, label=method.label, baseline=baseline.label, key=key, not_paired=untold)]
+    return by_item + [one for one in tested if one.test != BY_ITEM]
 
 
 def _whole_differences(method: Method, baseline: Method, key: str) -> dict[int, float]:
@@ -195,28 +203,35 @@ def _tested(
     return [first, second, third] if groups["n"] else [second, third]
 
 
-def groups_of(method: Method, fold: int, key: str, names: Sequence[str]) -> tuple[Sequence[str], bool]:
-    """(the group of each item, whether the run tells): its photograph, or its scene; else each item is its own."""
+def groups_of(method: Method, fold: int, key: str, names: Sequence[str]) -> Sequence[str] | None:
+    """The group of each item: its photograph, or its scene; its own name where each is its own; None: nothing tells."""
     split = method.runs[0].split or {}
-    stored = split.get("groups")
     part = key.partition("/")[0]
-    if not isinstance(stored, list):
-        return names, part == "photo"
     if part == "photo":
         originals = split.get("originals")
-        return ([str(originals.get(name, name)) for name in names] if isinstance(originals, dict) else names), True
+        return [str(originals.get(name, name)) for name in names] if isinstance(originals, dict) else names
+    if "groups" not in split:
+        return _by_name(method, names)
+    stored = split["groups"]
+    if not isinstance(stored, list):
+        return names
     chosen = next(one for one in split["folds"] if one["index"] == fold)["train" if part == "fitted" else "test"]
     # trainer.limit_batches scores the first of them only.
     chosen = chosen[: len(names)]
     if len(chosen) < len(names) or max(chosen, default=0) >= len(stored):
-        return names, False
-    return [str(stored[number]) for number in chosen], True
+        return None
+    return [str(stored[number]) for number in chosen]
+
+
+def _by_name(method: Method, names: Sequence[str]) -> Sequence[str] | None:
+    """Runs of earlier versions did not store groups; the names of patches begin with their photograph's."""
+    told = unit(method)
+    if told == "photographs":
+        return [name.rpartition("[")[0] or name for name in names]
+    return names if told == ITEMS else None
 
 
 def unit(method: Method) -> str:
     """What counts as one number by item: "photographs", "groups", "items"."""
-    run = method.runs[0]
-    if not isinstance((run.split or {}).get("groups"), list):
-        return ITEMS
-    told = ((run.results or {}).get("comparison") or {}).get("unit")
+    told = ((method.runs[0].results or {}).get("comparison") or {}).get("unit")
     return str(told) if told in ("photographs", "groups", ITEMS) else "groups"
