@@ -59,7 +59,7 @@ def nodal_of(node: DictConfig, key: str) -> Any:
 def layer_names(node: Mapping[Any, Any] | DictConfig) -> list[str]:
     """The operator names in model.layers, whatever else is wrong with it (the model says so)."""
     layers = node.get("layers")
-    rows: Any = OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []
+    rows: Any = OmegaConf.to_container(layers, resolve=True) if OmegaConf.is_list(layers) else []
     return [name for row in rows if isinstance(row, list) for name in row if isinstance(name, str)]
 
 

@@ -175,9 +175,7 @@ class SearchSweeper(DistinctSweeper):
             print(f"not beaten in {' and '.join(self.settings.objectives)} together ({PARETO}):")
             storage.write_text(where / PARETO, self._table(best))
         for one in best:
-            values = "  ".join(
-                f"{name} {value:.6g}" for name, value in zip(self.settings.objectives, one.values, strict=True)
-            )
+            values = "  ".join(map(_measured, self.settings.objectives, one.values))
             varied = " ".join(text for text in one.overrides if text not in self.space.constants)
             print(f"  {'' if several else 'best: '}trial {one.number}  {values}  {varied}")
 
@@ -189,7 +187,8 @@ class SearchSweeper(DistinctSweeper):
         for one in best:
             folder = sweep_folder.job_name(self._useful(one.overrides), self._swept())
             values = [text.partition("=")[2] for text in one.overrides[len(self.space.constants) :]]
-            writer.writerow([one.number, folder, *one.values, *values])
+            measured = [int(value) if value.is_integer() else value for value in one.values]
+            writer.writerow([one.number, folder, *measured, *values])
         return buffer.getvalue()
 
 
@@ -199,6 +198,10 @@ def _example(dimension: Any) -> Any:
 
 def _bare(key: str) -> str:
     return key.lstrip("+~")
+
+
+def _measured(name: str, value: float) -> str:
+    return f"{name} {value:,.0f}" if name in ("macs", "parameters") else f"{name} {value:.5g}"
 
 
 def _numbered(trial: int) -> str:
