@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from onn_runner import __version__
-from onn_runner.cli import convert, explain, importance, profile, status
+from onn_runner.cli import convert, explain, importance, join, profile, report, status
 from onn_runner.errors import OnnRunnerError
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def list_(
         print("\n".join(listing.lines(kind, config_dir)))
 
 
-for verb in (profile.profile, explain.explain, importance.reduce, convert.convert, status.status):
+for verb in (profile.profile, explain.explain, importance.reduce, convert.convert, status.status, join.join, report.report):
     app.command()(verb)
 
 
