@@ -60,7 +60,15 @@ def list_(
         print("\n".join(listing.lines(kind, config_dir)))
 
 
-for verb in (profile.profile, explain.explain, importance.reduce, convert.convert, status.status, join.join, report.report):
+for verb in (
+    profile.profile,
+    explain.explain,
+    importance.reduce,
+    convert.convert,
+    status.status,
+    join.join,
+    report.report,
+):
     app.command()(verb)
 
 

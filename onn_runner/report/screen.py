@@ -49,8 +49,11 @@ def show_rows(
         out.print(Text(f"  {note}"))
 
 
-def show_table(out: Console, table: Table) -> None:
-    """The final table of a run; in a narrow terminal the columns that matter least are left out, and that is said."""
+def show_table(out: Console, table: Table, *, left: Sequence[int] = (0,)) -> None:
+    """The final table of a run; in a narrow terminal the columns that matter least are left out, and that is said.
+
+    `left`: those of the first three that hold words.
+    """
     kept = fitting(table, out.width)
     notes = list(table.notes)
     if len(kept) < len(table.headings):
@@ -58,7 +61,7 @@ def show_table(out: Console, table: Table) -> None:
         notes.append(f"no room here for {', '.join(left_out)}: table.md has them")
     headings = [table.headings[position] for position in kept]
     rows = [[row[position] for position in kept] for row in table.rows]
-    show_rows(out, table.title, headings, rows, sections=table.sections, notes=notes)
+    show_rows(out, table.title, headings, rows, sections=table.sections, notes=notes, left=left)
 
 
 def fitting(table: Table, width: int) -> list[int]:
