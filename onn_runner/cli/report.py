@@ -99,10 +99,6 @@ def _write_page(place: Path, findings: Findings) -> Path:
     from onn_runner import storage
     from onn_runner.study.page import page
 
-    study = findings.study
-    notes = dict.fromkeys(note for table in findings.tables() for note in table.notes if note not in study.notes)
-    content = page(
-        study, findings.summaries, findings.comparisons, findings.costs, baseline=findings.baseline, notes=list(notes)
-    )
+    content = page(findings.study, findings.summaries, findings.comparisons, findings.costs, baseline=findings.baseline)
     storage.write_text(place / PAGE, content)
     return place / PAGE

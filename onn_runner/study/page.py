@@ -1,0 +1,86 @@
+"""A study as one self-contained HTML page: tables, curves, boxes, images, costs, failures and commands.
+
+Everything that comes from folders is text of unknown origin and escaped; the page loads nothing, and its policy
+allows no script but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from onn_runner.report.figures_study_base import clean
+from onn_runner.study import page_figures, page_images, page_tables
+from onn_runner.study.page_view import view as viewed
+from onn_runner.study.records import Comparison, Costs, Study, Summary
+from onn_runner.study.wording import comparison_notes, score_notes
+
+TEMPLATE, STYLE, SCRIPT = "page.html.jinja", "page.css", "page.js"
+
+
+def page(
+    study: Study,
+    summaries: Sequence[Summary],
+    comparisons: Sequence[Comparison],
+    costs: Sequence[Costs],
+    *,
+    baseline: str | None,
+    title: str = "",
+) -> str:
+    """The HTML. `baseline`: the label of the method that the others are compared with."""
+    view = viewed(study, summaries, comparisons, costs, baseline=baseline)
+    script = _file(SCRIPT)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    curves, without_curves = page_figures.curves(view)
+    strips, trouble = page_images.strips(view)
+    confusions, more_trouble = page_images.confusions(view)
+    return _environment().from_string(_file(TEMPLATE)).render(
+        title=title or "Study",
+        style=Markup(_file(STYLE)),
+        script=Markup(script),
+        script_digest=digest,
+        view=view,
+        facts=page_tables.facts(view),
+        study_notes=study.notes,
+        score_notes=[note for note in score_notes(study, summaries, intervals=True) if note not in study.notes],
+        comparison_notes=comparison_notes(study, comparisons),
+        scores=page_tables.score_tables(view),
+        costs=page_tables.cost_table(view),
+        comparisons=page_tables.comparison_tables(view),
+        forest=page_figures.forest(view),
+        curves=curves,
+        without_curves=without_curves,
+        boxes=page_figures.boxes(view),
+        trade_offs=page_figures.trade_offs(view),
+        strips=strips,
+        confusions=confusions,
+        picture_trouble=list(dict.fromkeys([*trouble, *more_trouble])),
+        runs=page_tables.run_lines(view),
+        failures=page_tables.failure_lines(view),
+        provenance=page_tables.provenance(view),
+    )  # fmt: skip
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    """Every value is escaped, and one that the template names and nobody gives is an error."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Markup) or not isinstance(value, str):
+            return value
+        return clean(value)
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, finalize=plain, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["svg"] = Markup
+    return environment
