@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -33,16 +34,20 @@ class Averaged:
 
 
 def baseline_of(study: Study, asked: str | None) -> Method:
-    """The method called `asked`, or whose label alone holds it; by default the convolution, a twin, or the first.
+    """The method called `asked`, or whose label alone begins with that word, or holds it.
 
-    Raises ConfigError with the labels.
+    None: the convolution, else a twin, else the first. Raises ConfigError with the labels.
     """
     labels = [method.label for method in study.methods]
     if asked is None:
-        return next((method for method in sorted(study.methods, key=_suitability)), study.methods[0])
-    matching = [label for label in labels if asked.lower() in label.lower()]
-    if asked in labels:
-        matching = [asked]
+        return min(study.methods, key=_suitability)
+    text = asked.lower()
+    kinds = (
+        [label for label in labels if label == asked],
+        [label for label in labels if re.match(rf"{re.escape(text)}(?!\w)", label.lower())],
+        [label for label in labels if text in label.lower()],
+    )
+    matching = next((found for found in kinds if len(found) == 1), kinds[-1])
     if len(matching) > 1:
         raise ConfigError(f"--baseline {asked} fits several methods: {'; '.join(matching)}; give one label as it is")
     if not matching:

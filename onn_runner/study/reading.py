@@ -25,6 +25,8 @@ DEEPEST = 6
 """Levels below a given folder that are searched."""
 LARGEST = 200 * 2**20
 """Bytes of a file that is still read."""
+MOST_VALUES = 100_000
+"""In a config."""
 
 
 class Unreadable(Exception):
@@ -228,9 +230,22 @@ def _yaml(path: Path) -> dict[str, Any]:
         raise Unreadable(f"{path.name} is missing") from error
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Unreadable(f"{path.name} is damaged ({_short(error)})") from error
-    if not isinstance(content, dict):
-        raise Unreadable(f"{path.name} is damaged (empty)")
+    if not isinstance(content, dict) or "network" not in content:
+        raise Unreadable(f"{path.name} is damaged (no config of a run in it)")
+    if not _bounded(content):
+        raise Unreadable(f"{path.name} is damaged (more values than any config has)")
     return {str(key): value for key, value in content.items()}
+
+
+def _bounded(content: Any) -> bool:
+    """Whether it has no more than MOST_VALUES values: aliases make a short text into any number of them."""
+    waiting, count = [content], 0
+    while waiting and count <= MOST_VALUES:
+        node = waiting.pop()
+        count += 1
+        if isinstance(node, dict | list):
+            waiting += node.values() if isinstance(node, dict) else node
+    return count <= MOST_VALUES
 
 
 def _content(path: Path) -> str:

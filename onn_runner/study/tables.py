@@ -100,9 +100,11 @@ def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:
         if "" not in reasons:
             rows.append((label, f"not paired: {'; '.join(sorted(reasons))}", *("-" for _ in range(3 + len(keys)))))
             continue
+        # The same mean to the same digit in every row.
+        digits = [max(_places(by_place.get((label, test, key))) for test in tests) for key in keys]
         for test in tests:
             entries = [by_place.get((label, test, key)) for key in keys]
-            rows.append((label if test == tests[0] else "", *_comparison_cells(test, entries)))
+            rows.append((label if test == tests[0] else "", *_comparison_cells(test, entries, digits)))
     first = heading(keys[0], study.metrics.get(keys[0]))
     others = (f"{heading(key, study.metrics.get(key))}, p (Holm)" for key in keys[1:])
     headings = ("", "test", f"{first} [95 % interval]", "better on", "p", "p (Holm)", *others)
@@ -110,28 +112,32 @@ def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:
     return Table(title, headings, tuple(rows), tuple(sections), comparison_notes(study, found))
 
 
-def _comparison_cells(test: str, entries: Sequence[Comparison | None]) -> tuple[str, ...]:
-    main, *others = entries
-    what = test if main is None or not main.n else f"{test} ({counted(main.n, main.unit.removesuffix('s'))})"
+def _comparison_cells(test: str, entries: Sequence[Comparison | None], digits: Sequence[int]) -> tuple[str, ...]:
+    main = entries[0]
     if main is None or main.not_paired:
         reason = "" if main is None else f": {main.not_paired}"
         cells = (f"{test}{reason}", "-", "-", "-", "-")
     else:
+        what = f"{test} ({counted(main.n, main.unit.removesuffix('s'))})" if main.n else test
         better = "-" if main.better is None else f"{main.better} of {main.n}"
-        cells = (what, difference(main), better, probability(main.p), probability(main.p_holm))
-    return (*cells, *("-" if one is None or not one.n else _short(one) for one in others))
+        cells = (what, _difference(main, digits[0]), better, probability(main.p), probability(main.p_holm))
+    return (*cells, *(_short(one, places) for one, places in zip(entries[1:], digits[1:], strict=True)))
 
 
-def difference(one: Comparison) -> str:
+def _difference(one: Comparison, digits: int) -> str:
     """`+0.31 [+0.12, +0.50]`"""
-    entry = {"mean": one.mean, "low": one.low, "high": one.high}
-    return with_interval(entry, places(entry, one.key))
+    return with_interval({"mean": one.mean, "low": one.low, "high": one.high}, digits)
 
 
-def _short(one: Comparison) -> str:
-    entry = {"mean": one.mean, "low": None, "high": None}
-    digits = places({"mean": one.mean, "low": one.low, "high": one.high}, one.key)
-    return f"{with_interval(entry, digits)}, {probability(one.p_holm)}"
+def _short(one: Comparison | None, digits: int) -> str:
+    """`+0.31, 0.094`: the difference and Holm's p."""
+    if one is None or one.mean is None:
+        return "-"
+    return f"{one.mean:+.{digits}f}, {probability(one.p_holm)}"
+
+
+def _places(one: Comparison | None) -> int:
+    return 0 if one is None else places({"mean": one.mean, "low": one.low, "high": one.high}, one.key)
 
 
 def probability(p: float | None) -> str:
