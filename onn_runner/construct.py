@@ -13,6 +13,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from onn_runner import targets
 from onn_runner.errors import ConfigError, OnnRunnerError, out_of_memory, unknown
 
 
@@ -115,9 +116,13 @@ def make(node: DictConfig, key: str, **given: Any) -> Any:
 
 
 def constructor(node: DictConfig, key: str) -> Callable[..., Any]:
-    """The target of a config node with its parameters bound. Raises ConfigError naming the key."""
+    """The target of a config node with its parameters bound. Raises ConfigError naming the key.
+
+    Every target in the node is looked at before anything that it names is called.
+    """
     if not isinstance(node, DictConfig) or "_target_" not in node:
         raise ConfigError(f"{key} has no _target_: choose an option of the group ('onn list' shows them)")
+    targets.check(OmegaConf.to_container(node, resolve=True), key)
     try:
         built = instantiate(_literal(node), _partial_=True, _convert_="all")
     except InstantiationException as error:

@@ -43,7 +43,9 @@ def write(path: Path, content: bytes, *, previous: Path | None = None, often: bo
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        # Made anew: one that lies there may be a link, and what it leads to would be overwritten.
+        partial.unlink(missing_ok=True)
+        with open(partial, "wb", opener=_not_through_a_link) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -55,6 +57,10 @@ def write(path: Path, content: bytes, *, previous: Path | None = None, often: bo
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise failure(path, error) from error
+
+
+def _not_through_a_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -20,6 +20,7 @@ FLOORS = {
     "code_version": 0,
     "errors": 0,
     "locking": 0,
+    "plain": 0,
     "seeding": 0,
     "storage": 0,
     "data": 1,
@@ -46,14 +47,15 @@ FLOORS = {
     "overview": 8,
     "resumption": 8,
     "session": 8,
+    "targets": 8,
     "cli": 9,
 }
 SAME_PLACE = [
     {
         *("class_pictures", "comparison", "construct", "crossvalidation", "experiment", "illustration"),
-        *("kept_items", "operator_sets", "overview", "resumption", "session"),
+        *("kept_items", "operator_sets", "overview", "resumption", "session", "targets"),
     },
-    {"checks", "code_version", "errors", "locking", "seeding", "storage", "__init__"},
+    {"checks", "code_version", "errors", "locking", "plain", "seeding", "storage", "__init__"},
 ]
 """Modules of one floor that may import one another."""
 ONLY_IN = {

@@ -81,6 +81,7 @@ metrics:
     _target_: mine_metric.Worst
 """
 
+OWN = ["--config-dir", "mine", "--module", "mine_ops,mine_metric"]
 YAML = {"ops/swirl.yaml": SWIRL, "ops/bump.yaml": BUMP, "metric/worst.yaml": WORST}
 
 
@@ -105,8 +106,7 @@ def results(where: Path) -> dict:
 def test_a_users_operators_and_metric_are_like_the_built_in_ones(mine, capsys):
     code = main(
         [
-            "--config-dir",
-            str(mine / "mine"),
+            *OWN,
             "ops=[sine,swirl,bump]",
             "operators.swirl.gain=2",
             "metric=[psnr,worst]",
@@ -124,16 +124,16 @@ def test_a_users_operators_and_metric_are_like_the_built_in_ones(mine, capsys):
 
 
 def test_a_users_operator_is_resumed_with_its_folder(mine):
-    words = ["--config-dir", str(mine / "mine"), "ops=[swirl]", *SMALL]
+    words = [*OWN, "ops=[swirl]", *SMALL]
     assert main(words) == 0
     (run,) = (path.parent for path in mine.glob("outputs/*/*/run.json"))
-    assert main([f"resume={run}", "trainer.epochs=2"]) == 0
+    assert main([*OWN[2:], f"resume={run}", "trainer.epochs=2"]) == 0
     assert results(mine)["folds"][0]["starts"][0]["epochs_run"] == 2
 
 
 def test_operators_that_only_a_layer_names_are_found_with_their_parameters(mine):
     code = main(
-        ["ops=sine", "model.layers=[[bump,mul]]", "--config-dir", str(mine / "mine"), "operators.bump.width=2", *SMALL]
+        ["ops=sine", "model.layers=[[bump,mul]]", *OWN, "operators.bump.width=2", *SMALL]
     )
     assert code == 0
     operators = results(mine)["network"]["rows"][0]["facts"]["operators"]
@@ -149,7 +149,7 @@ def test_operators_that_only_a_layer_names_are_found_with_their_parameters(mine)
     ],
 )
 def test_misspelt_own_names_are_told_like_the_built_in_ones(mine, capsys, words, message):
-    assert main(["--config-dir", str(mine / "mine"), *words, *SMALL]) == 2
+    assert main([*OWN, *words, *SMALL]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -157,7 +157,7 @@ def test_a_scheduler_of_torch_is_one_yaml(mine, capsys):
     path = mine / "mine" / "scheduler" / "stairs.yaml"
     path.parent.mkdir()
     path.write_text("# Down every few epochs\n_target_: torch.optim.lr_scheduler.StepLR\nstep_size: 1\ngamma: 0.1\n")
-    words = ["--config-dir", str(mine / "mine"), "scheduler=stairs", "model=conv", *SMALL]
+    words = [*OWN, "scheduler=stairs", "model=conv", *SMALL]
     assert main([*words, "scheduler.gamma=x"]) == 2
     assert "StepLR refuses scheduler" in capsys.readouterr().err
     assert main([*words, "trainer.epochs=2"]) == 0

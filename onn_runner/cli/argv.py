@@ -22,6 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, ValueType
 from hydra.errors import HydraException
 
+from onn_runner import targets
 from onn_runner.checks import path_of
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder, user_folder
 from onn_runner.errors import ConfigError, unknown
@@ -32,6 +33,7 @@ OPTIONAL_GROUPS = ("scheduler", "operators", "baseline")
 """Groups that a run can do without: scheduler=null, which Hydra only knows as ~scheduler."""
 PATH_KEYS = ("resume", "start_from", *(f"data.{key}" for key in ("path", "target_path", "inputs", "targets", "groups")))
 """Keys whose values are paths, with or without quotes."""
+MODULE = "--module="
 SAFE_PATH = r"[A-Za-z0-9_./:-]+"
 """What Hydra's grammar reads as one word."""
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -53,6 +55,8 @@ class Command:
     name: str = CONFIG_NAME
     resume: Path | None = None
     multirun: bool = False
+    modules: tuple[str, ...] = ()
+    """The user's own modules that may be imported: named with --module, and nowhere else."""
     composing_flags: tuple[str, ...] = ()
     """The flags without which the overrides would compose something else, absolute."""
 
@@ -94,8 +98,10 @@ def _with_folders(command: Command) -> Command:
         composing.append(f"--config-dir={folders[-1]}")
     if flags.config_name is not None:
         composing.append(f"--config-name={flags.config_name}")
+    modules = targets.names(flags.module)
+    composing += [f"{MODULE}{name}" for name in modules]
     name = flags.config_name or CONFIG_NAME
-    return replace(command, folders=tuple(folders), name=name, composing_flags=tuple(composing))
+    return replace(command, folders=tuple(folders), name=name, modules=modules, composing_flags=tuple(composing))
 
 
 def parse(text: str) -> Override:
@@ -255,6 +261,7 @@ def _with_explicit_info(typed: Sequence[str]) -> list[str]:
 
 def _flags_parser() -> argparse.ArgumentParser:
     parser = get_args_parser()
+    parser.add_argument("--module", action="append", metavar="NAME[,NAME]")
 
     def refuse(message: str) -> NoReturn:
         flag = re.match(r"unrecognized arguments: ([^ =]+)", message)

@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from onn_runner.cli import declared
+from onn_runner.cli import declared, how
 from onn_runner.cli.argv import LIST_GROUPS, OPTIONAL_GROUPS, Command, parse
 from onn_runner.cli.catalogue import Catalogue
 from onn_runner.cli.compose import compose, translated
@@ -66,6 +66,7 @@ class Checker:
         parser = OverridesParser.create(config_loader=self.hydra.config_loader)
         with translated():
             parsed = parser.parse_overrides(list(self.command.overrides))
+        how.check_typed([override.input_line or "" for override in parsed if override.is_hydra_override()])
         for override in parsed:
             self._check_options(override)
         first, *others = self._jobs(parsed)
@@ -105,6 +106,16 @@ class Checker:
                 raise ConfigError(f"{override.input_line}: {group} takes one option: {self._listing(group)}")
             else:
                 self.catalogue.require(group, str(value))
+                self._check_preset(group, str(value))
+
+    def _check_preset(self, group: str, option: str) -> None:
+        """A launcher or sweeper that an option of ours chooses, such as sweep=joblib, is installed."""
+        defaults = self.catalogue.node(group, option).get("defaults") if group == "sweep" else None
+        for entry in defaults or ():
+            for key, name in entry.items() if isinstance(entry, dict) else ():
+                chosen = str(key).removeprefix("override ").removeprefix("/")
+                if chosen in PLUGINS:
+                    self._check_plugin(chosen, str(name))
 
     def _check_plugin(self, group: str, name: str) -> None:
         installed = self.hydra.config_loader.get_group_options(group)
@@ -133,6 +144,7 @@ class Checker:
         parsed = [parse(text) for text in overrides]
         groups = [text for text, override in zip(overrides, parsed, strict=True) if self._composes(override)]
         base = compose(self.hydra, self.command, groups)
+        how.check(self.command, base)
         if len(groups) == len(overrides):
             return base
         for override in parsed:
@@ -219,7 +231,7 @@ def unused_parameters(config: DictConfig, overrides: Sequence[str]) -> list[str]
     rows: list[Any] = []
     for kind in NEURONS:
         layers: Any = OmegaConf.select(config, f"{kind}.layers")
-        rows += OmegaConf.to_container(layers) if OmegaConf.is_list(layers) else []  # type: ignore[arg-type]
+        rows += OmegaConf.to_container(layers, resolve=True) if OmegaConf.is_list(layers) else []  # type: ignore[arg-type]
     named = itertools.chain.from_iterable(row for row in rows if isinstance(row, list))
     used = {*(str(name) for name in config.get("ops") or {}), *(str(name) for name in named)}
     keys = {text: text.lstrip("+~").partition("=")[0].split(".") for text in overrides}

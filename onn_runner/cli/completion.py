@@ -22,6 +22,7 @@ FLAGS = (
     "--help",
     "--hydra-help",
     "--info",
+    "--module",
     "--multirun",
     "--package",
     "--resolve",

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from onn_runner.cli import resolvers
+from onn_runner.cli import resolvers, sources
 from onn_runner.cli.argv import Command
 from onn_runner.errors import ConfigError
 
@@ -28,6 +28,7 @@ def hydra_of(command: Command) -> Iterator[Hydra]:
     """Hydra over the command's config folders, as `@hydra.main` makes it; cleared at the end."""
     version.setbase("1.3")
     resolvers.register()
+    sources.register()
     main, *user = command.folders
     search_path = create_automatic_config_search_path(None, None, str(main))
     for folder in user:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
+from onn_runner import targets
 from onn_runner.checks import path_of
 from onn_runner.cli import argv
 from onn_runner.cli.check import Checker, catalogue_of, useful
 from onn_runner.cli.compose import hydra_of
 from onn_runner.cli.job import choices_of, config_dirs
+from onn_runner.cli.stored import stored_command
 from onn_runner.errors import ConfigError
 from onn_runner.report.folder import RunFolder
 
@@ -32,21 +33,26 @@ class Composed:
     """Flags and overrides that compose it."""
 
 
-def words_of(typed: Sequence[str], *, config_dir: str | None = None) -> tuple[str, ...]:
+def words_of(typed: Sequence[str], *, config_dir: str | None = None, modules: Sequence[str] = ()) -> tuple[str, ...]:
     """What to compose: the overrides as typed, or those that a run folder was made with, and further ones behind it.
+
+    `modules`: the user's own that may be imported, from now on.
 
     Raises ConfigError where a word is neither an override nor a run folder.
     """
-    flags = [] if config_dir is None else [f"--config-dir={config_dir}"]
+    flags = [f"{argv.MODULE}{name}" for name in modules]
+    flags += [] if config_dir is None else [f"--config-dir={config_dir}"]
+    targets.allow(argv.read(flags).modules)
     if not typed or "=" in typed[0] or typed[0].startswith("~"):
         return (*flags, *typed)
     folder = path_of(typed[0])
     if not (folder / "run.json").is_file():
         raise ConfigError(f"{typed[0]} is neither a run folder (with a run.json) nor key=value, such as model=onn")
-    record = RunFolder(folder).read_record()
-    stored = argv.read([*record.get("flags", []), *record.get("overrides", [])])
     further = argv.read([*flags, *typed[1:]])
-    return (*(flags or stored.composing_flags), *argv.merge(stored.overrides, further.overrides))
+    stored = stored_command(
+        RunFolder(folder).read_record(), folder, typed=further.overrides, configs=config_dir is None
+    )
+    return (*stored.composing_flags, *flags, *argv.merge(stored.overrides, further.overrides))
 
 
 def composed(words: Sequence[str]) -> Composed:
@@ -54,8 +60,6 @@ def composed(words: Sequence[str]) -> Composed:
     command = argv.read(words, lambda text: print(f"onn: {text}", file=sys.stderr))
     if command.multirun or command.resume is not None:
         raise ConfigError("give what one run would be made of: no sweep and no resume=")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     from onn_runner import experiment
 
     with hydra_of(command) as hydra:

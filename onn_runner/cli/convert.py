@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onn_runner import storage
+from onn_runner import storage, targets
 from onn_runner.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,12 +41,17 @@ def convert(
     fold_norms: Annotated[bool, typer.Option("--fold-norms", help="Batch norms become part of the weights.")] = False,
     fold: Annotated[int, typer.Option(help="Of a run: whose best weights.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", help="A module of your own that the config may use, as for onn-run; several times."),
+    ] = None,
 ) -> None:
     """A network of first-order layers becomes one of other neurons with the same outputs; nothing is trained."""
     import torch
 
     from onn_runner.convert import convert as converted
 
+    targets.allow([*targets.names(module), *_named(source)])
     if output is not None:
         _check_free(output, force=force)
     chosen = _words(words or [])
@@ -108,8 +112,6 @@ def _factory(words: Sequence[str]) -> Factory:
     from onn_runner.operator_sets import build_operators
 
     command = argv.read(words, lambda text: print(f"onn: {text}", file=sys.stderr))
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     with hydra_of(command) as hydra:
         whole = Checker(hydra, command, catalogue_of(command)).run()
         config = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
@@ -147,14 +149,19 @@ def _network(source: str, shape: tuple[int, ...], *, classes: int, fold: int) ->
     return _own(kind, name, source), shape
 
 
+def _named(source: str) -> list[str]:
+    """The module of module:function: typed here, it may be imported."""
+    kind, _, name = source.partition(":")
+    folder = not kind or not name or (Path(source) / "run.json").is_file()
+    return [] if folder or kind.partition(".")[0] in (*ZOOS, *targets.LIBRARIES) else [kind]
+
+
 def _own(module: str, function: str, source: str) -> nn.Module:
     """What a user's function makes. Raises ConfigError where there is none, or where it is no module of torch."""
     import importlib
 
     from torch import nn
 
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     try:
         made = getattr(importlib.import_module(module), function)()
     except (ImportError, SyntaxError, AttributeError, TypeError, ValueError, RuntimeError, OSError) as error:

@@ -46,11 +46,17 @@ def explain(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     output: Annotated[str | None, typer.Option(help="Folder for the picture; the fold's pictures/.")] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", help="A module of your own that the config may use, as for onn-run; several times."),
+    ] = None,
 ) -> None:
     """Pictures of what a trained network looks at, for a few items; also for TensorBoard."""
+    from onn_runner import targets
     from onn_runner.cli.reopening import open_run
     from onn_runner.report import screen
 
+    targets.allow(targets.names(module))
     methods = _methods()
     if method not in methods:
         raise unknown("--method", method, methods)

@@ -41,7 +41,8 @@ EXAMPLES
   onn-run -m 'ops=[sine,exp],[exp]'              a sweep over two operator sets
   onn-run -m 'ops=glob(*)'                       one run for every operator
   onn-run resume=outputs/NAME/TIME-STAMP         go on with an interrupted run
-  onn-run --config-dir mine ops=[sine,mine]      an operator of your own: mine/ops/mine.yaml
+  onn-run --config-dir mine --module my_ops ops=[sine,mine]
+                                                 an operator of your own: mine/ops/mine.yaml and my_ops.py
 
   Sweeps run one job after another; hydra/launcher=joblib, submitit_local or ray runs several at once and
   hydra/sweeper=optuna searches (extras: pip install 'onn-runner[joblib]', submitit, ray, sweep).
@@ -52,6 +53,8 @@ FLAGS
   --version                  the version
   -m, --multirun             a sweep: one run for every combination of comma-separated values
   -cd, --config-dir FOLDER   more options: FOLDER/ops/*.yaml, FOLDER/data/*.yaml, ...
+  --module NAME[,NAME]       modules of your own that the config may use, in this directory or installed; it imports
+                             no others, so that config folders and runs of other people are safe to open
   -c, --cfg job|hydra|all    show the config instead of running; -p KEY a part of it, --resolve with references replaced
   -i, --info                 how the config was composed
   --hydra-help               the flags of Hydra, on which this is built

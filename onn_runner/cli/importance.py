@@ -34,11 +34,17 @@ def reduce(
     train: Annotated[bool, typer.Option("--train", help="Train the reduced network at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     output: Annotated[str | None, typer.Option(help="Folder for the tables and the picture; the fold's.")] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", help="A module of your own that the config may use, as for onn-run; several times."),
+    ] = None,
 ) -> None:
     """Rank layers by cost over loss without them, and propose the network without the first of them."""
+    from onn_runner import targets
     from onn_runner.analysis.importance import MASKS
     from onn_runner.cli.reopening import open_run
 
+    targets.allow(targets.names(module))
     if mask not in MASKS:
         raise unknown("--mask", mask, MASKS)
     if drop is not None and keep is not None:

@@ -18,7 +18,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from onn_runner import locking, storage
+from onn_runner import locking, storage, targets
 from onn_runner.cli import argv, check, resolvers, sweep_folder
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
 from onn_runner.errors import Interrupted, OnnRunnerError, Pruned
@@ -80,8 +80,12 @@ def read(folder: Path) -> Record | None:
         return None
 
 
-def carry_out(config: DictConfig) -> float:
-    """The score of one job for the sweeper, after the run. What was finished before is not done again."""
+def carry_out(config: DictConfig, *, modules: Sequence[str] = ()) -> float:
+    """The score of one job for the sweeper, after the run. What was finished before is not done again.
+
+    `modules`: the user's own that may be imported, as typed; a config cannot say so.
+    """
+    targets.allow(modules)
     settings: Any = HydraConfig.get()
     folder = Path(str(settings.runtime.output_dir))
     retry = bool(OmegaConf.select(config, "sweep.retry_failed", default=False))
@@ -151,8 +155,6 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _run(config: DictConfig, request: Any) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     from onn_runner import experiment
 
     return experiment.run(config, request=request)
@@ -164,7 +166,7 @@ def request_of(config: DictConfig, settings: Any, folder: Path) -> Any:
     from onn_runner.cli.reopening import initial_of
     from onn_runner.cli.search import fold_reports
 
-    flags = composing_flags(settings)
+    flags = (*composing_flags(settings), *(f"{argv.MODULE}{name}" for name in targets.allowed()))
     overrides = tuple(check.useful(config, lasting(as_typed(settings))))
     return experiment.Request(
         command=("onn-run", *flags, *overrides),

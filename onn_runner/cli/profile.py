@@ -40,6 +40,10 @@ def profile(
     config_dir: Annotated[
         str | None, typer.Option("--config-dir", "-cd", help="A folder with more options, as for onn-run.")
     ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", help="A module of your own that the config may use, as for onn-run; several times."),
+    ] = None,
 ) -> None:
     """Parameters, MACs, memory for backward and time of a network, by layer and by image size; nothing is trained."""
     from onn_runner.cli.composed import composed, words_of
@@ -51,7 +55,7 @@ def profile(
             raise ConfigError(f"{name} (={value}) must be a whole number of at least 1")
     where = choose_device(device)
     out = screen.console()
-    given = words_of(words or [], config_dir=config_dir)
+    given = words_of(words or [], config_dir=config_dir, modules=module or ())
     found = [composed(given if against is None or "=" in against else _with(given, f"baseline={against}"))]
     if against is not None and "=" in against:
         found.append(composed(_with(given, against)))

@@ -6,20 +6,18 @@ Built from the config.yaml that the run stored, not composed anew: defaults that
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from onn_runner import plain, targets
 from onn_runner.checks import path_of
 from onn_runner.cli import argv, resolvers
+from onn_runner.cli.stored import stored_command
 from onn_runner.errors import ConfigError
 from onn_runner.partition import split as splitting
 from onn_runner.partition.base import Fold
@@ -111,16 +109,14 @@ def open_run(folder: Path | str, *, device: str = "auto") -> Opened:
     path = path_of(folder)
     record = _record(path)
     config = _stored(path)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    command = argv.read([*record.get("flags", []), *record.get("overrides", [])])
+    command = stored_command(record, path)
     experiment = _experiment(config, command, name=_name(path), device=device)
     return Opened(
         folder=RunFolder(path),
         experiment=experiment,
-        folds=tuple(_folds(path, experiment.source.fingerprint())),
+        folds=tuple(_folds(path, experiment)),
         overrides=command.overrides,
-        flags=command.composing_flags,
+        flags=(*command.composing_flags, *(f"{argv.MODULE}{name}" for name in targets.allowed())),
         notes=_differences(record),
     )
 
@@ -166,27 +162,25 @@ def _record(path: Path) -> dict[str, Any]:
         hint = f"; the newest run in it is {inside[-1]}" if inside else ""
         raise ConfigError(f"{path} is not a run folder (it has no run.json){hint}")
     try:
+        RunFolder(path).refuse_links()
         return RunFolder(path).read_record()
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("resume=")) from error
 
 
 def _stored(path: Path) -> dict[str, Any]:
-    try:
-        config = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: config.yaml cannot be read ({' '.join(str(error).split())})") from error
+    config = plain.read_yaml(path / "config.yaml")
     if not isinstance(config, dict) or "network" not in config:
         raise ConfigError(f"{path}: config.yaml is empty or damaged; the run cannot be opened")
     return config
 
 
-def _experiment(plain: dict[str, Any], command: argv.Command, *, name: str, device: str) -> Experiment:
+def _experiment(stored: dict[str, Any], command: argv.Command, *, name: str, device: str) -> Experiment:
     from onn_runner import experiment
 
     resolvers.register()
-    plain = {**plain, "dry_run": False, "name": name}
-    config = OmegaConf.create(_literal(plain))
+    stored = {**stored, "dry_run": False, "name": name}
+    config = OmegaConf.create(_literal(stored))
     assert isinstance(config, DictConfig)
     request = experiment.Request(
         command=(),
@@ -195,7 +189,7 @@ def _experiment(plain: dict[str, Any], command: argv.Command, *, name: str, devi
         choices={"baseline": _twin(command)},
         config_dirs=command.folders,
     )
-    built: Experiment = experiment.build(config, plain, request)
+    built: Experiment = experiment.build(config, stored, request)
     settings = replace(built.settings, device=device, precision="fp32", compile=False, threads=None)
     return replace(built, settings=settings)
 
@@ -218,18 +212,16 @@ def _literal(value: Any) -> Any:
 def _name(path: Path) -> str:
     """The run's name as its results have it; before there are any, its folder's."""
     try:
-        name = json.loads((path / "results.json").read_text(encoding="utf-8"))["name"]
-    except (OSError, ValueError, LookupError, TypeError):
+        return plain.printable(str(plain.read_json(path / "results.json")["name"]))
+    except (ConfigError, LookupError, TypeError):
         return path.resolve().name
-    return str(name)
 
 
-def _folds(path: Path, fingerprint: str) -> list[Fold]:
-    try:
-        split = json.loads((path / "split.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: split.json cannot be read ({error})") from error
-    return splitting.from_plain(split, fingerprint=fingerprint)
+def _folds(path: Path, experiment: Experiment) -> list[Fold]:
+    source = experiment.source
+    return splitting.from_plain(
+        plain.read_json(path / "split.json"), fingerprint=source.fingerprint(), items=len(source)
+    )
 
 
 def _differences(record: dict[str, Any]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onn_runner.cli import argv
+from onn_runner.cli.stored import stored_command
 from onn_runner.errors import ConfigError
 from onn_runner.report.folder import RunFolder
 
@@ -17,14 +18,15 @@ def with_stored(command: argv.Command) -> argv.Command:
         raise ConfigError(
             f"resume={command.resume}: there is no such folder; give a run's, such as outputs/<name>/<time-stamp>"
         )
-    record = RunFolder(command.resume).read_record()
-    flags = [] if command.composing_flags else record.get("flags", [])
-    stored = argv.read([*flags, *record.get("overrides", [])])
-    known = command if command.composing_flags else stored
+    folder = RunFolder(command.resume)
+    flags = command.flags
+    anew = any(given is not None for given in (flags.config_dir, flags.config_path, flags.config_name))
+    stored = stored_command(folder.read_record(), command.resume, typed=command.overrides, configs=not anew)
+    known = command if anew else stored
     return replace(
         command,
         overrides=argv.merge(stored.overrides, command.overrides),
         folders=known.folders,
         name=known.name,
-        composing_flags=known.composing_flags,
+        composing_flags=tuple(dict.fromkeys([*known.composing_flags, *command.composing_flags])),
     )

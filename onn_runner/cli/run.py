@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from onn_runner.cli.argv import Command
 
-PLACES = ("hydra.run.dir=", "hydra.sweep.dir=", "hydra.mode=")
-"""Overrides that say where, not what: a resumed run has its own place."""
+HOW = ("hydra", "sweep")
+"""First parts of overrides that say how and where, not what: a resumed run has its own place."""
 BROKEN_PIPE = 141
 """128 + SIGPIPE: the reader of our output went away, as in `onn-run --help | head -1`."""
 
@@ -76,12 +77,13 @@ def answer(typed: list[str]) -> int:
 
         print(help.text(typed))
         return 0
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    from onn_runner import targets
     from onn_runner.cli import argv, resume
     from onn_runner.cli.compose import hydra_of
 
-    command = resume.with_stored(argv.read(typed, note))
+    command = argv.read(typed, note)
+    targets.allow(command.modules)
+    command = resume.with_stored(command)
     with hydra_of(command) as hydra:
         return execute(hydra, command)
 
@@ -135,6 +137,12 @@ def show(hydra: Hydra, command: Command, config: DictConfig) -> None:
         )
 
 
+def says_how(text: str) -> bool:
+    """Whether an override is no part of what a run is; folders of options are."""
+    key = text.lstrip("+~").partition("=")[0]
+    return key != "hydra.searchpath" and re.split("[./]", key)[0] in HOW
+
+
 def run_once(hydra: Hydra, command: Command, config: DictConfig) -> int:
     """One run through Hydra (callbacks, hydra.job.env_set), which makes no folder; `experiment` makes the run's own."""
     from onn_runner import experiment
@@ -144,7 +152,7 @@ def run_once(hydra: Hydra, command: Command, config: DictConfig) -> int:
     where = str(config.hydra.run.dir)
     request = experiment.Request(
         command=("onn-run", *command.typed),
-        overrides=tuple(text for text in command.overrides if not text.startswith(PLACES)),
+        overrides=tuple(text for text in command.overrides if not says_how(text)),
         flags=command.composing_flags,
         choices=choices_of(config.hydra),
         config_dirs=config_dirs(config.hydra),

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +52,18 @@ def _sweep(hydra: Hydra, command: Command, config: DictConfig) -> int:
 
     where = Path(str(config.hydra.sweep.dir))
     context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
+    task = partial(job.carry_out, modules=command.modules)
     context.callbacks.on_multirun_start(config=config, config_name=command.name)
     sweeper: Any
     if searches(config):
         sweeper = SearchSweeper(hydra, command, config)
     else:
         with translated():
-            sweeper = Plugins.instance().instantiate_sweeper(
-                config=config, hydra_context=context, task_function=job.carry_out
-            )
+            sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=task)
     if type(sweeper) is BasicSweeper:
         sweeper = DistinctSweeper(hydra, command, sweeper)
     if isinstance(sweeper, DistinctSweeper):
-        sweeper.setup(hydra_context=context, task_function=job.carry_out, config=config)
+        sweeper.setup(hydra_context=context, task_function=task, config=config)
     try:
         with translated():
             sweeper.sweep(arguments=list(job.as_typed(config.hydra)))

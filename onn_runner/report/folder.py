@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.metadata
-import json
+import os
 import platform
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onn_runner import __version__, locking, storage
+from onn_runner import __version__, locking, plain, storage
 from onn_runner.errors import ConfigError, RunError
 
 RUN_SCHEMA = 1
@@ -51,14 +52,22 @@ class RunFolder:
         make(folder)
         return folder
 
+    def refuse_links(self) -> None:
+        """Raises ConfigError where the folder leads elsewhere: what is written into a run must stay in it."""
+        root = self.path.resolve()
+        for parent, folders, files in os.walk(root):
+            for place in (Path(parent, name) for name in (*folders, *files)):
+                kind, name = place.lstat().st_mode, plain.printable(str(place.relative_to(root)))
+                if stat.S_ISLNK(kind) and not place.resolve().is_relative_to(root):
+                    raise ConfigError(f"{self.path}: {name} is a link to what lies outside the run")
+                if not (stat.S_ISLNK(kind) or stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                    raise ConfigError(f"{self.path}: {name} is neither a file nor a folder")
+
     def read_record(self) -> dict[str, Any]:
         """The content of run.json. Raises ConfigError where the folder is not a run's."""
-        try:
-            record = json.loads(self.record.read_text())
-        except FileNotFoundError as error:
-            raise ConfigError(f"resume={self.path}: not a run folder (it has no run.json)") from error
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ConfigError(f"resume={self.path}: run.json cannot be read ({error})") from error
+        if not self.record.exists():
+            raise ConfigError(f"resume={self.path}: not a run folder (it has no run.json)")
+        record = plain.read_json(self.record)
         if not isinstance(record, dict) or record.get("schema") != RUN_SCHEMA:
             raise ConfigError(f"resume={self.path}: run.json is not of this version (schema {RUN_SCHEMA})")
         return record

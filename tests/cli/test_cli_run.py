@@ -55,7 +55,15 @@ def test_a_users_operator(onn_run, runs, mine: Path) -> None:
     assert runs.configs[0].ops.mine == {"_target_": "mine.Mine", "gain": 3}
     assert runs.requests[0].flags == (f"--config-dir={mine}",)
     assert runs.requests[0].config_dirs == (config_folder(), mine)
-    assert os.getcwd() in sys.path[1:], "the working directory is appended, so that mine.py is found"
+    assert os.getcwd() not in sys.path, "a folder of options is data: it lets nothing be imported"
+
+
+def test_a_users_module_is_named(onn_run, runs, mine: Path) -> None:
+    (mine.parent / "mine_ops.py").touch()
+    answer = onn_run("ops=[sine,mine]", "--config-dir", "mine", "--module", "mine_ops")
+    assert answer.code == 0, answer.err
+    assert runs.requests[0].flags == (f"--config-dir={mine}", "--module=mine_ops")
+    assert os.getcwd() in sys.path[1:], "the working directory is appended, so that mine_ops.py is found"
 
 
 def test_a_users_operator_by_hydras_search_path(onn_run, runs, mine: Path) -> None:
