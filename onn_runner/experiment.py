@@ -18,6 +18,7 @@ from onn_runner.code_version import code_version
 from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, build_task, make
 from onn_runner.errors import ConfigError
 from onn_runner.operator_sets import build_operators, uses_operators
+from onn_runner.plain import printable
 
 UNSTORED = ("resume", "dry_run", "sweep")
 """Top-level keys that say how to run, not what: not part of the stored config."""
@@ -249,7 +250,8 @@ def checked_name(name: Any) -> str | None:
     if name is None:
         return None
     text = str(name)
-    if isinstance(name, bool | dict | list) or not text.strip() or Path(text).is_absolute() or ".." in Path(text).parts:
+    odd = isinstance(name, bool | dict | list) or not text.strip() or text != printable(text) or "\n" in text
+    if odd or Path(text).is_absolute() or ".." in Path(text).parts:
         raise ConfigError(f"name (={name!r}) must be a word for a folder below outputs/, without '..'; null makes one")
     return text
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-import yaml
-
 from onn_runner.errors import ConfigError
 
 LARGEST_JSON = 256 * 2**20
@@ -19,8 +17,6 @@ MOST_NODES = 1_000_000
 """Values in a YAML file after its references (*a) are replaced by what they stand for."""
 DEEPEST = 100
 """Containers in containers."""
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Knows numbers, texts and containers and makes no objects; the one in C is faster, where it is there."""
 
 
 def read_json(path: Path) -> Any:
@@ -34,9 +30,13 @@ def read_json(path: Path) -> Any:
 
 def read_yaml(path: Path) -> Any:
     """As `read_json`; also where references make the content huge or endless, or tags ask for objects of Python."""
+    import yaml
+
     text = _text(path, LARGEST_YAML)
+    # These know numbers, texts and containers and make no objects; the one in C is faster, where it is there.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = yaml.load(text, LOADER)
+        content = yaml.load(text, loader)
         _count(content, {}, ())
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise _unreadable(path, error) from error

@@ -23,6 +23,7 @@ FLOORS = {
     "plain": 0,
     "seeding": 0,
     "storage": 0,
+    "terminal": 0,
     "data": 1,
     "metric": 1,
     "ops": 1,
@@ -55,7 +56,7 @@ SAME_PLACE = [
         *("class_pictures", "comparison", "construct", "crossvalidation", "experiment", "illustration"),
         *("kept_items", "operator_sets", "overview", "resumption", "session", "targets"),
     },
-    {"checks", "code_version", "errors", "locking", "plain", "seeding", "storage", "__init__"},
+    {"checks", "code_version", "errors", "locking", "plain", "seeding", "storage", "terminal", "__init__"},
 ]
 """Modules of one floor that may import one another."""
 ONLY_IN = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onn_runner.errors import ConfigError, unknown
+from onn_runner.plain import printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +68,7 @@ def explain(
     question, notes = _question(opened, other, fold, items)
     picture = methods[method](question)
     for note in (*opened.notes, *notes):
-        print(f"onn: {note}")
+        print(f"onn: {printable(note)}")
     path = _keep(picture, opened, fold, method, output)
     print(f"Written: {screen.relative(path)}")
 

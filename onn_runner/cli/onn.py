@@ -10,6 +10,7 @@ import typer
 from onn_runner import __version__
 from onn_runner.cli import convert, explain, importance, join, profile, report, status
 from onn_runner.errors import OnnRunnerError
+from onn_runner.plain import printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,7 +78,7 @@ def main() -> None:
     try:
         app()
     except OnnRunnerError as error:
-        print(f"onn: {error}", file=sys.stderr)
+        print(f"onn: {printable(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

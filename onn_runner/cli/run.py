@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onn_runner.errors import Interrupted, OnnRunnerError
+from onn_runner.plain import printable
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -62,7 +63,7 @@ def in_background(failed: threading.ExceptHookArgs) -> None:
 
 
 def note(text: str) -> None:
-    print(f"onn-run: {text}", file=sys.stderr)
+    print(f"onn-run: {printable(text)}", file=sys.stderr)
 
 
 def answer(typed: list[str]) -> int:

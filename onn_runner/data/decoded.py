@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
+from onn_runner import terminal
 from onn_runner.checks import choice, pair
 from onn_runner.data.files import File
 from onn_runner.data.held import CHUNK, with_channels
@@ -180,7 +180,7 @@ First = tuple[Found, Tensor] | str
 
 def _shown(reads: Iterable[tuple[str, First]], total: int) -> Iterable[tuple[str, First]]:
     """With a bar on terminals."""
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     hidden = not console.is_terminal
     return track(reads, "Reading images", total=total, console=console, transient=True, disable=hidden)
 

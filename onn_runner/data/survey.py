@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
+from onn_runner import terminal
 from onn_runner.data.files import File
 from onn_runner.data.patches import Cutting, Position
 from onn_runner.data.photographs import Photograph
@@ -94,7 +94,7 @@ def survey(
     `factor`: sides of a target over those of its input.
     """
     found = Survey()
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     reading = "Reading images"
     for candidate in track(candidates, reading, console=console, transient=True, disable=not console.is_terminal):
         try:

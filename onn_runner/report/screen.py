@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from onn_runner import terminal
 from onn_runner.report.table import Table
 
 PLAIN_WIDTH = 180
@@ -23,8 +24,8 @@ def console(stream: TextIO | None = None) -> Console:
     """A console as wide as the terminal; 180 columns and no colour without one, so that tables are never cut."""
     stream = stream or sys.stdout
     if stream.isatty():
-        return Console(file=stream, highlight=False)
-    return Console(file=stream, highlight=False, width=PLAIN_WIDTH, no_color=True)
+        return terminal.console(file=stream, highlight=False)
+    return terminal.console(file=stream, highlight=False, width=PLAIN_WIDTH, no_color=True)
 
 
 def show_rows(

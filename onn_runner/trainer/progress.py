@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from onn_runner import terminal
+from onn_runner.plain import printable
 from onn_runner.trainer.result import FoldResult, StartResult
 
 Kind = type[BaseException] | None
@@ -198,7 +199,7 @@ class PlainReporter(QuietReporter):
         return f", {clock(seconds + self.rest / self.here * (self.folds - self.folds_done))} left"
 
     def _line(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(printable(text), file=self.stream, flush=True)
 
 
 class RichReporter(PlainReporter):
@@ -206,7 +207,7 @@ class RichReporter(PlainReporter):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
-        self.console = Console(file=self.stream)
+        self.console = terminal.console(file=self.stream)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -265,7 +266,7 @@ class RichReporter(PlainReporter):
 def make_reporter(stream: TextIO | None = None) -> PlainReporter:
     """Bars where the stream is a terminal that can draw them, plain lines elsewhere."""
     chosen = stream if stream is not None else sys.stderr
-    console = Console(file=chosen)
+    console = terminal.console(file=chosen)
     return RichReporter(chosen) if console.is_terminal and not console.is_dumb_terminal else PlainReporter(chosen)
 
 
