@@ -9,7 +9,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ from onn_runner.report.folder import now
 
 resolvers.register()
 
-RECORD, LOCK = "job.json", ".job.lock"
+RECORD, LOCK, LOG = "job.json", ".job.lock", "log.txt"
 FINISHED, FAILED, RUNNING, STOPPED, PRUNED = "finished", "failed", "running", "stopped", "pruned"
 HOW = ("sweep", "dry_run")
 """Keys that say how a job runs: no part of what its run is composed from later."""
@@ -49,8 +49,6 @@ class Record:
     ended: str | None = None
     host: str = ""
     pid: int = 0
-    deaths: int = 0
-    """How often its process vanished without a word: killed, out of memory."""
 
     def write(self, **changes: Any) -> Record:
         """The changed record, which job.json holds now."""
@@ -101,9 +99,8 @@ def carry_out(config: DictConfig, *, modules: Sequence[str] = ()) -> float:
         if not (folder / LOCK).exists():
             # The lock that we hold went aside with the folder.
             stack.enter_context(held(folder))
-        deaths = 0 if earlier is None or state == "new" else earlier.deaths
-        boundary = Boundary(replace(record, deaths=deaths))
-        with boundary:
+        boundary = Boundary(record)
+        with logged(folder, settings), boundary:
             boundary.outcome = _run(config, request_of(config, settings, folder))
         outcome = boundary.outcome
         return score_for_sweeper(None if outcome is None else outcome.score, settings, record)
@@ -151,6 +148,20 @@ def held(folder: Path) -> Iterator[None]:
         return True
 
     with locking.hold(folder / LOCK, wait=wait):
+        yield
+
+
+@contextmanager
+def logged(folder: Path, settings: Any) -> Iterator[None]:
+    """Where jobs run side by side, what this one prints goes to log.txt in its folder."""
+    if settings.runtime.choices.get("hydra/launcher", "basic") == "basic":
+        yield
+        return
+    try:
+        stream = (folder / LOG).open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise storage.failure(folder / LOG, error) from error
+    with stream, redirect_stdout(stream), redirect_stderr(stream):
         yield
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.callbacks import Callbacks
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -21,16 +24,16 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from onn_runner import locking
-from onn_runner.cli import argv, check, job, sweep_folder
+from onn_runner.cli import argv, check, job, sweep_folder, sweep_report
 from onn_runner.cli.argv import Command, parse, quote
 from onn_runner.cli.compose import compose, translated
 from onn_runner.cli.sweep_folder import Job, Plan
+from onn_runner.cli.watching import watched
 from onn_runner.errors import ConfigError, OnnRunnerError, RunError
-from onn_runner.report import screen
 
 EVERY_VALUE = f"{BasicSweeper.__module__}.{BasicSweeper.__name__}"
 MOST_DEATHS = 2
-"""So often may a job's process vanish before the job counts as failed."""
+"""So often may a job's process vanish, in one start of the sweep, before the job counts as failed."""
 
 
 def sweep(hydra: Hydra, command: Command) -> int:
@@ -73,7 +76,7 @@ def _sweep(hydra: Hydra, command: Command, config: DictConfig) -> int:
         print(f"onn-run: stopped. What is finished stays so; to go on, the same command: {again}", file=sys.stderr)
         raise
     finally:
-        code = report(where, searching=isinstance(sweeper, SearchSweeper))
+        code = sweep_report.show(where, searching=isinstance(sweeper, SearchSweeper))
         if isinstance(sweeper, SearchSweeper):
             sweeper.show(where)
     return code
@@ -110,6 +113,7 @@ class DistinctSweeper(BasicSweeper):
         self.command = command
         self.groups = frozenset(check.catalogue_of(command).groups)
         self.composed: dict[tuple[str, ...], DictConfig] = {}
+        self.deaths: Counter[str] = Counter()
 
     def sweep(self, arguments: list[str]) -> None:
         assert self.config is not None
@@ -195,17 +199,26 @@ class DistinctSweeper(BasicSweeper):
         lost: Exception | None = None
         size = self.max_batch_size or len(pending)
         for first in range(0, len(pending), size):
-            batch = [[*one.overrides, f"hydra.sweep.subdir={one.folder}"] for one in pending[first : first + size]]
+            jobs = pending[first : first + size]
+            batch = [[*one.overrides, f"hydra.sweep.subdir={one.folder}"] for one in jobs]
             try:
-                results = self.launcher.launch(batch, initial_job_idx=first)
-                # What a job could not keep to itself.
-                _ = [result.return_value for result in results]
+                with self._told(jobs, where):
+                    results = self.launcher.launch(batch, initial_job_idx=first)
+                    # What a job could not keep to itself.
+                    _ = [result.return_value for result in results]
             except launchers_failures() as error:
                 lost = error
         left = [one for one in pending if not _ended(job.read(where / one.folder))]
         if not left:
             return []
         return self._after_deaths(left, where, lost, all_of=len(pending))
+
+    def _told(self, jobs: Sequence[Job], where: Path) -> AbstractContextManager[None]:
+        """Jobs in this process tell themselves how far they are; of others their folders do."""
+        if isinstance(self.launcher, BasicLauncher):
+            return nullcontext()
+        plan = sweep_folder.read(where)
+        return watched(where, [one.folder for one in jobs], total=len(jobs) if plan is None else len(plan.jobs))
 
     def _after_deaths(self, left: Sequence[Job], where: Path, lost: Exception | None, *, all_of: int) -> list[Job]:
         """Count whose process died. Raises RunError where nothing has come of a whole round."""
@@ -220,9 +233,9 @@ class DistinctSweeper(BasicSweeper):
                 continue
             if record is not None and record.status == job.RUNNING:
                 died += 1
-                record = record.write(deaths=record.deaths + 1)
-                if record.deaths >= MOST_DEATHS:
-                    reason = f"its process vanished {record.deaths} times (killed, or out of memory)"
+                self.deaths[one.folder] += 1
+                if self.deaths[one.folder] >= MOST_DEATHS:
+                    reason = f"its process vanished {MOST_DEATHS} times (killed, or out of memory)"
                     record.write(status=job.FAILED, exit_code=1, error=reason)
                     continue
             again.append(one)
@@ -247,21 +260,3 @@ def distinct_jobs(jobs: Iterable[list[str]], useful: Any) -> list[list[str]]:
     """Each job reduced to its useful overrides, the first of equal ones only."""
     reduced = (tuple(useful(job)) for job in jobs)
     return [list(job) for job in dict.fromkeys(reduced)]
-
-
-def report(where: Path, *, searching: bool = False) -> int:
-    """Print one line per job and every failure; the worst exit code: interrupted, then failed, then refused.
-
-    `searching`: a training that diverges is an answer, not a failure.
-    """
-    records = job.records(where)
-    print(f"\nsweep {screen.relative(where)}: {len(records)} jobs")
-    width = max((len(record.status) for record in records), default=0)
-    for number, record in enumerate(records):
-        score = "" if record.score is None else f"{record.score:.4g}"
-        print(f"  {number:>3}  {record.status:<{width}}  {score:>9}  {' '.join(record.overrides) or '(defaults)'}")
-    for number, record in enumerate(records):
-        if record.error:
-            print(f"onn-run: job {number} {record.status}: {record.error} ({record.folder})", file=sys.stderr)
-    codes = {0 if searching and job.diverged(record.folder) else record.exit_code for record in records}
-    return next((code for code in (130, 1, 2) if code in codes), max(codes, default=0))
