@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,19 +22,29 @@ FAILED = HParamsPluginData(version=0, session_end_info=SessionEndInfo(status=Sta
 
 
 def clear(folder: Path) -> None:
-    """Remove the run's own events (not the folds'), so that a resumed run does not show points twice."""
+    """Empty the run's own events (not the folds'), so that a resumed run does not show points twice.
+
+    A TensorBoard at work waits for ever where the file that it reads has vanished; from an empty one it goes on to the
+    next.
+    """
     for events in folder.glob("events.out.tfevents.*"):
-        events.unlink()
+        if events.stat().st_size:
+            os.truncate(events, 0)
+        else:
+            events.unlink()
 
 
 def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[str, Any], failed: bool) -> None:
     """cv/<metric>_mean and _std, mean validation curves, the HParams row with cv means, each fold's score and the
     difference to the twin; the twin's means and curves below `baseline`, so that they overlay.
+
+    best/ repeats what is monitored: TensorBoard shows the first few scores by name, and that is what was asked for.
     """
     if results.get("twin"):
         _write_twin(folder / "baseline", results)
     clear(folder)
-    writer = SummaryWriter(str(folder))
+    # Points that a TensorBoard at work has read already are taken back.
+    writer = SummaryWriter(str(folder), purge_step=0)
     try:
         tags = _write_scores(writer, results)
         _write_curves(writer, folder / "metrics.csv")
@@ -53,7 +64,8 @@ def write_run(folder: Path, results: Mapping[str, Any], *, parameters: Mapping[s
 
 def _write_twin(folder: Path, results: Mapping[str, Any]) -> None:
     clear(folder)
-    writer = SummaryWriter(str(folder))
+    # Points that a TensorBoard at work has read already are taken back.
+    writer = SummaryWriter(str(folder), purge_step=0)
     try:
         _write_scores(writer, {**results["twin"], "monitor": results["monitor"]})
         _write_curves(writer, folder / "metrics.csv")
@@ -68,6 +80,9 @@ def _write_scores(writer: SummaryWriter, results: Mapping[str, Any]) -> dict[str
             if entry[statistic] is not None:
                 tags[f"cv/{_tag(key)}_{statistic}"] = entry[statistic]
     metric = results["monitor"].partition("/")[2]
+    for key in (f"test/{metric}", results["monitor"]):
+        names = [f"{_tag(key)}_{statistic}" for statistic in ("mean", "std")]
+        tags |= {f"best/{name}": tags[f"cv/{name}"] for name in names if f"cv/{name}" in tags}
     for fold in results["folds"]:
         chosen = best_start(fold)
         if chosen and chosen["test"].get(f"test/{metric}") is not None:
@@ -125,7 +140,8 @@ def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
     flat = _flat({**config, "operators": named, "ops": "+".join(used) or "-", "metrics": "+".join(config["metrics"])})
     for kind in ("model", "baseline"):
         flat[kind] = str(config.get(kind, {}).get("_target_", "-")).rpartition(".")[2]
-    return {key: value for key, value in flat.items() if not key.endswith("_target_")}
+    # A sweep's name is no parameter, and every job has its own already.
+    return {key: value for key, value in flat.items() if not key.endswith("_target_") and key != "name"}
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -40,14 +40,15 @@ class NoBoard:
 class EventBoard:
     """Flushes every epoch, so that a killed run has the events of every epoch that its checkpoint has.
 
-    Events of epochs after `epoch`, left by a run that was killed, are hidden (purged).
+    Events of epochs after `epoch`, left by a run that was killed, are hidden (purged). Those of tests stand at the best
+    epoch, which may be an earlier one: they are not written twice.
     """
 
     def __init__(self, folder: Path, *, epoch: int) -> None:
         # Imported late: it takes as long as a short fold.
         from torch.utils.tensorboard import SummaryWriter
 
-        self.folder = folder
+        self.folder, self.begun = folder, epoch
         # TensorBoard reads files in the order of their names, which begin with the second they were made in.
         while any(folder.glob(f"events.out.tfevents.{int(time.time()):010d}.*")):
             time.sleep(0.05)
@@ -58,11 +59,21 @@ class EventBoard:
 
     def scalars(self, values: Mapping[str, float], epoch: int) -> None:
         try:
+            known = self._written(epoch) if epoch <= self.begun else ()
             for name, value in values.items():
-                self.writer.add_scalar(name, value, epoch)
+                if name not in known:
+                    self.writer.add_scalar(name, value, epoch)
             self.writer.flush()
         except OSError as error:
             raise storage.failure(self.folder, error) from error
+
+    def _written(self, epoch: int) -> set[str]:
+        """Names of the scalars that an earlier process wrote for an epoch."""
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = EventAccumulator(str(self.folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+        events.Reload()
+        return {name for name in events.Tags()["scalars"] if any(point.step == epoch for point in events.Scalars(name))}
 
     def images(self, pictures: Mapping[str, Tensor], epoch: int) -> None:
         try:

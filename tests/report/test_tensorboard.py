@@ -1,5 +1,7 @@
 """The run's own events, read back with TensorBoard's reader."""
 
+import time
+
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.api_pb2 import Status
@@ -78,7 +80,31 @@ def test_writing_again_replaces_the_points(folder):
     for _ in range(2):
         tensorboard.write_run(folder, content(), parameters=CONFIG, failed=False)
     assert len(read(folder).Scalars("cv/psnr_mean")) == 1
-    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
+    assert sum(path.stat().st_size > 0 for path in folder.glob("events.out.tfevents.*")) == 1
+
+
+def test_one_that_reads_already_sees_the_new_points_alone(folder):
+    tensorboard.write_run(folder, content(), parameters=CONFIG, failed=True)
+    events = read(folder)
+    assert events.Scalars("cv/psnr_mean")[0].value == pytest.approx(29.0)
+    # Readers go by the second in the file's name.
+    (first,) = folder.glob("events.out.tfevents.*")
+    time.sleep(max(0.0, int(first.name.split(".")[3]) + 1 - time.time()))
+    changed = content()
+    changed["cv"]["test/psnr"]["mean"] = 31.0
+    tensorboard.write_run(folder, changed, parameters=CONFIG, failed=False)
+    events.Reload()
+    assert [point.value for point in events.Scalars("cv/psnr_mean")] == [31.0]
+    for _ in range(3):
+        tensorboard.write_run(folder, changed, parameters=CONFIG, failed=False)
+    assert len(list(folder.glob("events.out.tfevents.*"))) <= 2
+
+
+def test_what_is_monitored_comes_first(folder):
+    tensorboard.write_run(folder, content(), parameters=CONFIG, failed=False)
+    first = sorted(tag for tag in read(folder).Tags()["scalars"])[:3]
+    assert first == ["best/psnr_mean", "best/psnr_std", "best/val_psnr_mean"]
+    assert "name" not in tensorboard.hyperparameters({**CONFIG, "name": "a"})
 
 
 def test_infinite_scores_are_written_without_a_deviation(folder):

@@ -85,6 +85,23 @@ def test_events_from_before_the_first_checkpoint_are_hidden_on_resume(tmp_path: 
     assert [event.step for event in read(tmp_path).Images("input_output_target")] == [1, 2]
 
 
+def test_scores_of_a_test_whose_record_was_lost_are_not_doubled(tmp_path: Path) -> None:
+    run(tmp_path, epochs=3)
+    before = scalars(tmp_path)
+    # As if the process had been killed between the events of the test and the fold's record.
+    (tmp_path / "status.json").unlink()
+    run(tmp_path, epochs=3)
+    assert scalars(tmp_path) == before
+
+
+def test_scores_of_fewer_epochs_stay_where_going_on_does_not_better_them(tmp_path: Path) -> None:
+    run(tmp_path, epochs=2, build_scheduler=None)
+    run(tmp_path, epochs=4, build_scheduler=None)
+    for points in scalars(tmp_path).values():
+        steps = [step for step, _ in points]
+        assert steps == sorted(set(steps))
+
+
 def test_events_do_not_change_a_number(tmp_path: Path) -> None:
     run(tmp_path / "with", epochs=2)
     train_fold(make_job(tmp_path / "without", epochs=2), reporter=QuietReporter(), stop=StopRequest())
