@@ -75,8 +75,8 @@ def check_typed(typed: Sequence[str]) -> None:
             for entry in map(str, value):
                 _check_package(entry)
         elif key.startswith("hydra.callbacks"):
-            plain = {"_target_": value} if key.endswith("._target_") else value
-            targets.check(plain, key)
+            inner = key.removesuffix("._target_")
+            targets.check(value if inner == key else {"_target_": value}, inner)
 
 
 def _check_package(entry: str) -> None:
