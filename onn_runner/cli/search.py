@@ -57,6 +57,9 @@ class SearchSweeper(DistinctSweeper):
         self.example = compose(hydra, command, self.space.overrides(first))
         self.directions = directions_of(self.settings, self.example)
         self.search: Search | None = None
+        from onn_runner.cli.search_study import check
+
+        check(self.settings, self.space)
 
     def sweep(self, arguments: list[str]) -> None:
         from onn_runner.cli.search_study import open_search

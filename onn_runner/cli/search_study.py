@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 import statistics
@@ -66,7 +67,7 @@ class MedianPruner(optuna.pruners.BasePruner):
     """
 
     def __init__(self, *, n_startup_trials: int = 5, n_warmup_steps: int = 1) -> None:
-        """Prune only beside so many complete trials, and only after more than so many folds."""
+        """Prune only beside so many others that came as far, and only after more than so many folds."""
         for name, value in (("n_startup_trials", n_startup_trials), ("n_warmup_steps", n_warmup_steps)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name} (={value}) must be a whole number from 0 on")
@@ -74,12 +75,13 @@ class MedianPruner(optuna.pruners.BasePruner):
         self.n_warmup_steps = n_warmup_steps
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        others = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         step = trial.last_step
-        if step is None or step <= self.n_warmup_steps or len(others) < max(1, self.n_startup_trials):
+        if step is None or step <= self.n_warmup_steps:
             return False
+        # With pruned ones: beside survivors alone, every new trial would have to be among the best.
+        others = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
         values = [other.intermediate_values[step] for other in others if step in other.intermediate_values]
-        if not values:
+        if len(values) < max(1, self.n_startup_trials):
             return False
         mine, middle = trial.intermediate_values[step], statistics.median(values)
         return mine < middle if study.direction == MAXIMIZE else mine > middle
@@ -210,7 +212,6 @@ def open_search(
     note: Callable[[str], None],
 ) -> Search:
     """The study, new or from its storage. Raises ConfigError where that holds another search."""
-    sampler_of(settings, space, 0)
     where = storage_of(settings, folder)
     name = settings.study_name or folder.name
     with usable(f"{KEY}.storage={settings.storage or DATABASE}"), quiet():
@@ -285,6 +286,12 @@ def sampler_of(settings: SearchSettings, space: Space, count: int) -> optuna.sam
     return made("sampler", settings.sampler, SAMPLERS[settings.sampler], settings.sampler_options, given)
 
 
+def check(settings: SearchSettings, space: Space) -> None:
+    """Raises ConfigError for options that the sampler or the pruner does not take, and a grid without end."""
+    sampler_of(settings, space, 0)
+    pruner_of(settings)
+
+
 def pruner_of(settings: SearchSettings) -> optuna.pruners.BasePruner:
     if settings.pruner is None:
         return optuna.pruners.NopPruner()
@@ -330,14 +337,18 @@ class FoldReports:
         # The signed-rank test pairs the folds of two trials; the others compare means over as many folds.
         told = self.values[-1] if self.settings.pruner == "wilcoxon" else mean(self.values)
         with usable(f"{KEY}.storage={self.settings.storage or DATABASE}"), quiet():
-            study = optuna.load_study(
-                storage=storage_of(self.settings, self.folder),
-                study_name=self.settings.study_name or self.folder.name,
-                pruner=pruner_of(self.settings),
-            )
-            trial = optuna.trial.Trial(study, study.trials[self.number]._trial_id)
+            trial = self._trial
             trial.report(told, step)
             return trial.should_prune()
+
+    @functools.cached_property
+    def _trial(self) -> optuna.trial.Trial:
+        study = optuna.load_study(
+            storage=storage_of(self.settings, self.folder),
+            study_name=self.settings.study_name or self.folder.name,
+            pruner=pruner_of(self.settings),
+        )
+        return optuna.trial.Trial(study, study.trials[self.number]._trial_id)
 
 
 def mean(values: Sequence[float]) -> float:

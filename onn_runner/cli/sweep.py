@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
@@ -31,6 +31,9 @@ from onn_runner.cli.sweep_folder import Job, Plan
 from onn_runner.cli.watching import watched
 from onn_runner.errors import ConfigError, OnnRunnerError, RunError
 
+if TYPE_CHECKING:
+    from onn_runner.cli.search import SearchSweeper
+
 EVERY_VALUE = f"{BasicSweeper.__module__}.{BasicSweeper.__name__}"
 MOST_DEATHS = 2
 """So often may a job's process vanish, in one start of the sweep, before the job counts as failed."""
@@ -41,26 +44,20 @@ def sweep(hydra: Hydra, command: Command) -> int:
     from onn_runner.cli.search import SearchSweeper, searches
 
     draft = _master_config(hydra, command, Path("multirun"))
-    if searches(draft):
-        # What is wrong with it is told before there is a folder.
-        SearchSweeper(hydra, command, draft)
-    else:
+    search = SearchSweeper(hydra, command, draft) if searches(draft) else None
+    if search is None:
         refuse_intervals(draft)
     with sweep_folder.opened(command) as where:
-        return _sweep(hydra, command, _master_config(hydra, command, where))
+        return _sweep(hydra, command, _master_config(hydra, command, where), search)
 
 
-def _sweep(hydra: Hydra, command: Command, config: DictConfig) -> int:
-    from onn_runner.cli.search import SearchSweeper, searches
-
+def _sweep(hydra: Hydra, command: Command, config: DictConfig, search: SearchSweeper | None) -> int:
     where = Path(str(config.hydra.sweep.dir))
     context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
     task = partial(job.carry_out, modules=command.modules)
     context.callbacks.on_multirun_start(config=config, config_name=command.name)
-    sweeper: Any
-    if searches(config):
-        sweeper = SearchSweeper(hydra, command, config)
-    else:
+    sweeper: Any = search
+    if search is None:
         with translated():
             sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=task)
     if type(sweeper) is BasicSweeper:
@@ -76,9 +73,9 @@ def _sweep(hydra: Hydra, command: Command, config: DictConfig) -> int:
         print(f"onn-run: stopped. What is finished stays so; to go on, the same command: {again}", file=sys.stderr)
         raise
     finally:
-        code = sweep_report.show(where, searching=isinstance(sweeper, SearchSweeper))
-        if isinstance(sweeper, SearchSweeper):
-            sweeper.show(where)
+        code = sweep_report.show(where, searching=search is not None)
+        if search is not None:
+            search.show(where)
     return code
 
 
