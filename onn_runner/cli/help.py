@@ -37,16 +37,17 @@ EXAMPLES
   onn-run baseline=conv network.match=params     its convolutional twin of the same size as well, paired
   onn-run experiment=onn_denoise                 a published recipe ("onn list experiments")
   onn-run dry_run=true ops=sine,exp              layers, parameters, folds, estimated time; no training
-  onn-run -m ops=sine,exp seed=0,1               a sweep: four runs in multirun/<time-stamp>/
+  onn-run -m ops=sine,exp seed=0,1               a sweep: four runs in multirun/<name>/
   onn-run -m 'ops=[sine,exp],[exp]'              a sweep over two operator sets
   onn-run -m 'ops=glob(*)'                       one run for every operator
   onn-run resume=outputs/NAME/TIME-STAMP         go on with an interrupted run
   onn-run --config-dir mine --module my_ops ops=[sine,mine]
                                                  an operator of your own: mine/ops/mine.yaml and my_ops.py
 
-  Sweeps run one job after another; hydra/launcher=joblib, submitit_local or ray runs several at once and
-  hydra/sweeper=optuna searches (extras: pip install 'onn-runner[joblib]', submitit, ray, sweep).
-  An interrupted sweep goes on with the same command and hydra.sweep.dir=<its folder>.
+  Sweeps run one job after another; sweep=joblib, submitit_local, slurm or ray runs several at once, sweep=optuna
+  searches (extras: pip install 'onn-runner[joblib]', submitit, ray, sweep). The same command again goes on with a sweep:
+  finished jobs stay, stopped ones are resumed, sweep.retry_failed=true tries failed ones again. "onn status FOLDER" shows
+  how far it is, "onn report FOLDER" makes tables and a page of it.
 
 FLAGS
   -h, --help                 this text
