@@ -21,8 +21,8 @@ def build_network(node: DictConfig, **given: Any) -> Any:
     """A fresh network. Raises ConfigError where the machine's memory does not hold it."""
     try:
         return make(node, "network", **given)
-    except (RuntimeError, MemoryError) as error:
-        if isinstance(error, OnnRunnerError) or not out_of_memory(error):
+    except (RuntimeError, MemoryError, TypeError, OverflowError) as error:
+        if isinstance(error, OnnRunnerError) or not (out_of_memory(error) or "overflow" in str(error).lower()):
             raise
         raise ConfigError(
             "network: too large for the memory here; lower network.channels or network.kernels"

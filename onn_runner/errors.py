@@ -43,7 +43,7 @@ class Pruned(RunError):
     exit_code = 0
 
 
-def out_of_memory(error: RuntimeError | MemoryError) -> bool:
+def out_of_memory(error: Exception) -> bool:
     """Whether torch failed for want of memory, on the CPU or on a GPU."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text

@@ -20,6 +20,8 @@ from onn_runner.errors import ConfigError
 from onn_runner.operator_sets import build_operators, uses_operators
 from onn_runner.plain import printable
 
+NODES = ("network", "model", "data", "partition", "optimizer", "task", "trainer", "metrics", "compute")
+"""Keys that hold keys, in every experiment."""
 UNSTORED = ("resume", "dry_run", "sweep")
 """Top-level keys that say how to run, not what: not part of the stored config."""
 
@@ -141,6 +143,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         raise ConfigError(f"seed (={seed!r}) must be a whole number from 0 on")
     if not isinstance(plain.get("dry_run"), bool):
         raise ConfigError(f"dry_run (={plain.get('dry_run')!r}) must be true or false")
+    check_nodes(plain)
     plain = with_monitor(plain)
     settings = make(config.trainer, "trainer", monitor=plain["trainer"].get("monitor", Settings.monitor))
     # What is wrong whatever the data is told before minutes go into reading it.
@@ -191,6 +194,15 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
         initial=request.initial,
         near=start_near(plain),
     )
+
+
+def check_nodes(plain: Mapping[str, Any]) -> None:
+    """Raises ConfigError where a part of the experiment is missing, or is no mapping: in a config written by hand."""
+    for key in NODES:
+        if not isinstance(plain.get(key), Mapping):
+            raise ConfigError(f"{key} (={str(plain.get(key))[:80]}) must be the keys of an option, and is not")
+    if not isinstance(plain["compute"].get("name"), str):
+        raise ConfigError("compute has no name: choose an option of the group ('onn list computations' shows them)")
 
 
 def start_near(plain: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+import zipfile
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -85,3 +86,22 @@ def _count(value: Any, known: dict[int, int], above: tuple[int, ...]) -> int:
         if known[id(value)] > MOST_NODES:
             raise ValueError(f"with its references replaced it has more than {MOST_NODES:,} values")
     return known[id(value)]
+
+
+def not_tensors(error: BaseException) -> str:
+    """Why torch did not read a file, in one line, without its advice to read it in a way that runs code."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    if "weights only" in line.lower() or "weights_only" in line:
+        return "it holds objects of Python, which can run code when they are loaded; here only tensors and numbers are"
+    return printable(line)
+
+
+def refuse_packed(path: Path) -> None:
+    """Raises ValueError for a zip file that would take more memory than disk: torch and this package never pack."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    if packed or sum(member.file_size for member in members) > path.stat().st_size:
+        raise ValueError("its parts are packed, as torch does not do it: they would take more memory than the file says")

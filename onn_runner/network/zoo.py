@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import pickle
+import struct
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,16 @@ from onn_runner.model.base import Factory
 from onn_runner.network import options
 from onn_runner.network.base import Network
 from onn_runner.network.options import by
+from onn_runner.plain import not_tensors, refuse_packed
 
 OWN_ACTIVATIONS = "its own activations stay, and model.activation does nothing"
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Outputs of googlenet and inception_v3 that only training uses: in files of weights, and in no network here."""
+UNREADABLE = (
+    *(OSError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, struct.error),
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError),
+)
+"""What reading a file of other content fails with."""
 PARALLEL = "module."
 """Before every name in what torch's DataParallel saved."""
 
@@ -182,12 +190,12 @@ def _read(network: nn.Module, channels: int) -> None:
 def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=") -> str:
     """Load a state_dict of first order; what was left out, in words. Raises ConfigError, naming `key` and the file."""
     try:
+        refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ConfigError(f"{key}{path}: there is no such file") from error
-    except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"{key}{path} cannot be read as tensors ({line})") from error
+    except UNREADABLE as error:
+        raise ConfigError(f"{key}{path} cannot be read as tensors ({not_tensors(error)})") from error
     for inner in ("state_dict", "model", "network"):
         if isinstance(state, dict) and isinstance(state.get(inner), dict):
             state = state[inner]

@@ -18,6 +18,9 @@ from onn_runner import __version__, locking, plain, storage
 from onn_runner.errors import ConfigError, RunError
 
 RUN_SCHEMA = 1
+KINDS: Mapping[str, type] = {"command": list, "overrides": list, "flags": list, "resumed": list, "versions": dict}
+"""Of what run.json says besides words."""
+MOST_THREADS = 4096
 PACKAGES = (
     *("torch", "torchvision", "torchmetrics", "tensorboard", "hydra-core", "omegaconf"),
     *("rich", "scikit-image", "scikit-learn", "numpy", "scipy"),
@@ -70,7 +73,13 @@ class RunFolder:
         record = plain.read_json(self.record)
         if not isinstance(record, dict) or record.get("schema") != RUN_SCHEMA:
             raise ConfigError(f"resume={self.path}: run.json is not of this version (schema {RUN_SCHEMA})")
-        return record
+        for key, kind in KINDS.items():
+            if not isinstance(record.get(key, kind()), kind):
+                raise ConfigError(f"resume={self.path}: {key} in run.json is no {kind.__name__}")
+        threads = record.get("threads", 1)
+        if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+            raise ConfigError(f"resume={self.path}: threads in run.json must be from 1 to {MOST_THREADS}")
+        return {"resumed": [], "versions": {}, **record}
 
     def update_record(self, **changes: Any) -> None:
         storage.write_json(self.record, self.read_record() | changes)

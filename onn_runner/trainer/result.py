@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from onn_runner import storage
 from onn_runner.errors import RunError
@@ -96,8 +96,21 @@ class FoldResult:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> FoldResult:
         fields = {key: value for key, value in plain.items() if key != "format"}
-        starts = tuple(StartResult.from_plain(start) for start in plain["starts"])
-        return cls(**{**fields, "starts": starts})
+        result = cls(**{**fields, "starts": tuple(StartResult.from_plain(start) for start in plain["starts"])})
+        _refuse_odd(result)
+        return result
+
+
+def _refuse_odd(result: FoldResult) -> None:
+    """Raises ValueError for what no training gives: numbers that are none, a best start that there is not."""
+    for start in result.starts:
+        counts = (start.start, start.epochs_run, start.best_epoch or 0, *start.averaged, *start.left_out.values())
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise ValueError(f"start {start.start!s:.40} has counts that are none")
+    if result.best_start is not None and result.best is None:
+        raise ValueError(f"best_start (={result.best_start!s:.40}) is none of its starts")
+    if any(one.status not in get_args(Status) for one in (result, *result.starts)) or type(result.fold) is not int:
+        raise ValueError("its status or fold is none")
 
 
 def write_status(folder: Path, result: FoldResult) -> None:
@@ -111,7 +124,7 @@ def read_status(folder: Path) -> FoldResult | None:
         return FoldResult.from_plain(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error}): the fold goes on from its checkpoints.") from error
 
 
