@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from onn_runner.report.figures import plain_style
+from onn_runner.report.figures import plain_style, shortened
 
 INK, FAINT, LINES, PAPER = "#fe0000", "#fe0001", "#fe0002", "#fe0003"
 """Text and axes, what stands back, grid lines, the page. These hues stand for the page's variables of `VARIABLES`."""
@@ -34,10 +34,9 @@ DASHES: tuple[Any, ...] = (
     *((0, (8, 2)), (0, (3, 1.2)), (0, (1, 2.2)), (0, (4, 1.5, 1, 1.5, 1, 1.5))),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-REACH = 6.0
-"""How many times the distance from the best to the middle method others are drawn."""
 MOST = len(HUES)
 """Methods that are told apart by colour, dashes and markers; of more, the others are faint."""
+FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -105,6 +104,7 @@ def empty(width: float, height: float) -> Figure:
 
 def svg(figure: Figure, alternative: str) -> str:
     """The figure as an element for an HTML page, the same text for the same figure; `alternative`: what it shows."""
+    alternative = clean(alternative)
     buffer = io.StringIO()
     # Within one page no two figures may share names of their parts.
     with matplotlib.rc_context({"svg.hashsalt": alternative}):
@@ -145,11 +145,12 @@ def _adapt(element: ElementTree.Element, prefix: str) -> None:
 
 def clean(text: str) -> str:
     """What XML and HTML may hold: control characters and halves of surrogate pairs are replaced."""
-    return "".join(
-        "\ufffd" if (ord(letter) < 32 and letter not in "\t\n") or 0x7F <= ord(letter) < 0xA0
-        or 0xD800 <= ord(letter) < 0xE000 or ord(letter) in (0xFFFE, 0xFFFF) else letter
-        for letter in text
-    )  # fmt: skip
+    return FORBIDDEN.sub("\ufffd", text)
+
+
+def named(text: str, most: int) -> str:
+    """One line of at most so many characters, out of text of unknown origin."""
+    return shortened(clean(text), most)
 
 
 def _coloured(style: str) -> str:
@@ -164,20 +165,25 @@ def legend(figure: Figure, entries: Sequence[Artist], *, top: float, columns: in
     figure.legend(handles=entries, loc="upper left", bbox_to_anchor=(0.0, 1 - top / height), ncols=columns)
 
 
-def worth_showing(values: Sequence[float], *, higher: bool | None) -> tuple[float, float] | None:
+def worth_showing(
+    values: Sequence[float], *, higher: bool | None, within: Sequence[float] = ()
+) -> tuple[float, float] | None:
     """The range of an axis that leaves out what is so much worse that the others could not be told apart; or None.
 
-    It reaches from the best of `values`, one a method, to `REACH` times as far as half of them lie.
+    `values`: one a method; `within`: how far a method's own folds are apart. Left out is what lies further from the
+    best than 15 times the better half does, than 5 times folds are apart, and than 30 % of the best.
     """
     known = sorted(value if higher else -value for value in values if math.isfinite(value))[::-1]
-    if higher is None or len(known) < 4:
+    if higher is None or len(known) < 3:
         return None
-    spread = known[0] - known[len(known) // 2]
-    floor = known[0] - REACH * spread
-    if spread == 0 or known[-1] >= floor:
+    apart = sorted(value for value in within if math.isfinite(value))
+    spread = known[0] - known[(len(known) - 1) // 2]
+    reach = max(15 * spread, 5 * apart[len(apart) // 2] if apart else 0.0, 0.3 * abs(known[0]))
+    kept = [value for value in known if value >= known[0] - reach]
+    if len(kept) == len(known):
         return None
-    kept = [value for value in known if value >= floor]
-    low, high = kept[-1] - 0.25 * spread, kept[0] + 0.25 * spread
+    room = 0.1 * (kept[0] - kept[-1]) or 0.1 * reach
+    low, high = kept[-1] - room, kept[0] + room
     return (low, high) if higher else (-high, -low)
 
 

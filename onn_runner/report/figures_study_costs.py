@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from onn_runner.report.figures import axes_at, shortened
+from onn_runner.report.figures import axes_at
 from onn_runner.report.figures_study_base import (
     FAINT,
     HUES,
@@ -19,6 +20,7 @@ from onn_runner.report.figures_study_base import (
     grid,
     legend,
     logarithmic_ticks,
+    named,
     page_style,
     svg,
     worth_showing,
@@ -40,6 +42,8 @@ class Point:
     label: str
     cost: float
     score: float
+    within: float = 0.0
+    """How far the method's folds are apart in the score."""
 
 
 def front(points: Sequence[Point], *, higher: bool) -> list[Point]:
@@ -57,7 +61,7 @@ def front(points: Sequence[Point], *, higher: bool) -> list[Point]:
 
 def quality_and_cost(points: Sequence[Point], *, higher: bool, score: str, cost: str, alternative: str) -> str:
     """SVG; `score` and `cost` are the axes' labels. Methods that are far worse than the others are not drawn."""
-    limits = worth_showing([point.score for point in points], higher=higher)
+    limits = worth_showing([point.score for point in points], higher=higher, within=[point.within for point in points])
     points = [point for point in points if limits is None or limits[0] <= point.score <= limits[1]]
     best = front(points, higher=higher)
     with page_style():
@@ -70,8 +74,8 @@ def quality_and_cost(points: Sequence[Point], *, higher: bool, score: str, cost:
             _draw_point(axes, point, point in best)
         axes.margins(0.1, 0.12)
         logarithmic_ticks(axes.xaxis, plain)
-        axes.set_xlabel(cost)
-        axes.set_ylabel(score)
+        axes.set_xlabel(named(cost, 120))
+        axes.set_ylabel(named(score, 60))
         grid(axes, "both")
         _name(axes, points, best)
         legend(figure, _entries(points, best), top=0.04, columns=4)
@@ -107,9 +111,9 @@ def plain(value: float) -> str:
 def _name(axes: Axes, points: Sequence[Point], best: Sequence[Point]) -> None:
     """Numbers, of the front names too, where they cover no point and no other name; numbers alone where none fits."""
     inside = axes.get_window_extent()
-    taken = [_around(axes, point) for point in points]
+    taken = [_around(axes, point) for point in points] + _steps(axes, best)
     for point in [*best, *(point for point in points if point not in best)]:
-        text = f"{point.number} {shortened(point.label, 32)}" if point in best else str(point.number)
+        text = f"{point.number} {named(point.label, 32)}" if point in best else str(point.number)
         for words in dict.fromkeys((text, str(point.number))):
             placed = _placed(axes, point, words, point in best, inside, taken)
             if placed is not None:
@@ -120,6 +124,16 @@ def _name(axes: Axes, points: Sequence[Point], best: Sequence[Point]) -> None:
 def _around(axes: Axes, point: Point) -> Bbox:
     x, y = axes.transData.transform((point.cost, point.score))
     return Bbox.from_bounds(x - 4, y - 4, 8, 8)
+
+
+def _steps(axes: Axes, best: Sequence[Point]) -> list[Bbox]:
+    """Around the line of the front."""
+    places = [axes.transData.transform((point.cost, point.score)) for point in best]
+    boxes = []
+    for (x, y), (right, end) in itertools.pairwise(places):
+        boxes.append(Bbox.from_extents(x, y - 1.5, right, y + 1.5))
+        boxes.append(Bbox.from_extents(right - 1.5, min(y, end), right + 1.5, max(y, end)))
+    return boxes
 
 
 def _placed(axes: Axes, point: Point, words: str, strong: bool, inside: Bbox, taken: Sequence[Bbox]) -> Bbox | None:

@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from onn_runner.report.figures import axes_at, shortened
+from onn_runner.report.figures import axes_at
 from onn_runner.report.figures_study_base import (
     Mark,
     empty,
     grid,
     legend,
     logarithmic_ticks,
+    named,
     page_style,
     svg,
     worth_showing,
@@ -74,7 +75,7 @@ def _entries(marks: Sequence[Mark]) -> list[Line2D]:
     own = [mark for mark in marks if mark.place is not None]
     entries = [
         Line2D([], [], color=m.colour, linestyle=m.dashes, linewidth=1.8, marker=m.marker, markersize=4.5,
-               label=f"{m.number} {shortened(m.label, 44)}")
+               label=f"{m.number} {named(m.label, 44)}")
         for m in sorted(own, key=lambda mark: mark.number)
     ]  # fmt: skip
     others = len(marks) - len(own)
@@ -111,14 +112,15 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_xlim(1 - margin, longest + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(shortened(panel.label, 44))
+    axes.set_ylabel(named(panel.label, 44))
     grid(axes, "both")
 
 
 def _limit(axes: Axes, panel: Panel, logarithmic: bool) -> None:
     """Curves that end far worse than the others may leave the panel."""
-    ends = np.array([curve.mean[-1] for curve in panel.curves])
-    limits = worth_showing((np.log10(ends) if logarithmic else ends).tolist(), higher=panel.higher)
+    ends = np.array([[curve.mean[-1], curve.low[-1], curve.high[-1]] for curve in panel.curves])
+    values = np.log10(ends) if logarithmic else ends
+    limits = worth_showing(values[:, 0].tolist(), higher=panel.higher, within=(values[:, 2] - values[:, 1]).tolist())
     if limits is None:
         return
     low, high = (10.0 ** limits[0], 10.0 ** limits[1]) if logarithmic else limits

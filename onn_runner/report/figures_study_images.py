@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.image import imsave
 
-from onn_runner.report.figures import BAD, axes_at, shortened
-from onn_runner.report.figures_study_base import FAINT, HUES, INK, empty, grid, page_style, svg
+from onn_runner.report.figures import BAD, axes_at
+from onn_runner.report.figures_study_base import FAINT, HUES, INK, empty, grid, named, page_style, svg
 
 Array = npt.NDArray[np.floating[Any]]
 Counts = npt.NDArray[np.int64]
@@ -81,9 +81,9 @@ def signal_svg(
 def confusions_svg(counts: Counts, classes: Sequence[str], *, alternative: str) -> str:
     """SVG of [K, K] counts, rows true: per cent of the row in each cell, colours where there are many classes."""
     with page_style():
-        names = [shortened(name, 14) for name in classes]
-        named = len(classes) <= NAMED
-        margin = 0.4 + (0.066 * max(map(len, names)) if named else 0.0)
+        names = [named(name, 14) for name in classes]
+        few = len(classes) <= NAMED
+        margin = 0.4 + (0.066 * max(map(len, names)) if few else 0.0)
         side = 2.9
         figure = empty(margin + side + 0.08, margin + side + 0.08)
         axes = axes_at(figure, margin, 0.06, side, side)
@@ -91,8 +91,8 @@ def confusions_svg(counts: Counts, classes: Sequence[str], *, alternative: str) 
         axes.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, 0, 1), interpolation="nearest", aspect="auto")
         if len(classes) <= WRITTEN:
             _write(axes, counts, shares)
-        axes.set_xticks(range(len(names)) if named else [], names if named else [])
-        axes.set_yticks(range(len(names)) if named else [], names if named else [])
+        axes.set_xticks(range(len(names)) if few else [], names if few else [])
+        axes.set_yticks(range(len(names)) if few else [], names if few else [])
         size = 8.0 if len(names) <= WRITTEN else 6.0
         upright = max(map(len, names)) > 2 or len(names) > WRITTEN
         axes.tick_params(axis="x", length=0, labelsize=size, rotation=90 if upright else 0)

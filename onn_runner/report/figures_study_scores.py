@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from onn_runner.report.figures import axes_at, shortened, text_at
+from onn_runner.report.figures import axes_at, text_at
 from onn_runner.report.figures_study_base import (
     FAINT,
     HUES,
@@ -24,6 +24,7 @@ from onn_runner.report.figures_study_base import (
     empty,
     grid,
     legend,
+    named,
     page_style,
     svg,
     worth_showing,
@@ -72,7 +73,7 @@ def box_plots(methods: Sequence[MethodScores], *, label: str, higher: bool | Non
         for row, method in enumerate(methods):
             _draw_row(axes, row, method, seeds)
         _name_rows(axes, methods, [m.baseline for m in methods])
-        axes.set_xlabel(label)
+        axes.set_xlabel(named(label, 120))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8))
         _leave_out(axes, methods, higher)
         legend(figure, _entries(seeds, methods), top=0.02, columns=12)
@@ -81,13 +82,18 @@ def box_plots(methods: Sequence[MethodScores], *, label: str, higher: bool | Non
 
 def _leave_out(axes: Axes, methods: Sequence[MethodScores], higher: bool | None) -> None:
     """Limit the axis where that is worth it, and write the means of the methods beyond."""
-    limits = worth_showing([method.mean for method in methods if method.mean is not None], higher=higher)
+    finite = [[v for one in method.values for v in one if math.isfinite(v)] for method in methods]
+    within = [max(values) - min(values) for values in finite if values]
+    means = [method.mean for method in methods if method.mean is not None]
+    limits = worth_showing(means, higher=higher, within=within)
     if limits is None:
         return
     # Single values of methods that are shown have room.
     shown = [m for m in methods if m.mean is not None and limits[0] <= m.mean <= limits[1]]
     values = [v for m in shown for one in m.values for v in one if math.isfinite(v)]
     low, high = min(limits[0], *values), max(limits[1], *values)
+    room = 0.02 * (high - low)
+    low, high = low - room, high + room
     axes.set_xlim(low, high)
     for row, method in enumerate(methods):
         if method.mean is None or low <= method.mean <= high:
@@ -108,7 +114,7 @@ def differences(methods: Sequence[MethodDifference], *, label: str, higher: bool
         axes.axvline(0, color=FAINT, linewidth=1)
         for row, method in enumerate(methods):
             text_at(figure, WIDTH - right + 0.15, top + (row + 0.5) * tall / len(methods) - 0.07,
-                    shortened(method.words, 40), fontsize=8.5)  # fmt: skip
+                    named(method.words, 40), fontsize=8.5)  # fmt: skip
             if method.mean is None:
                 continue
             if method.low is not None and method.high is not None:
@@ -116,7 +122,7 @@ def differences(methods: Sequence[MethodDifference], *, label: str, higher: bool
                 axes.plot(ends, [row, row], color=HUES[0], linewidth=1.8, marker="|", markersize=8)
             axes.plot([method.mean], [row], color=HUES[0], marker="o", markersize=5)
         _name_rows(axes, methods, [False] * len(methods))
-        axes.set_xlabel(label)
+        axes.set_xlabel(named(label, 120))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7))
         _centre(axes, methods)
         if higher is not None:
@@ -130,7 +136,8 @@ def differences(methods: Sequence[MethodDifference], *, label: str, higher: bool
 def _centre(axes: Axes, methods: Sequence[MethodDifference]) -> None:
     """No difference in the middle, and room for most intervals; an arrow where a mean lies beyond."""
     means = [method.mean for method in methods if method.mean is not None]
-    limits = worth_showing([abs(mean) for mean in means], higher=False)
+    within = [method.high - method.low for method in methods if method.high is not None and method.low is not None]
+    limits = worth_showing([abs(mean) for mean in means], higher=False, within=within)
     low, high = axes.get_xlim()
     widest = max(abs(low), abs(high)) or 1.0
     if limits is not None:
@@ -197,7 +204,7 @@ def _entries(seeds: Sequence[int], methods: Sequence[MethodScores]) -> list[Line
 
 
 def _name_rows(axes: Axes, methods: Sequence[MethodScores] | Sequence[MethodDifference], bold: Sequence[bool]) -> None:
-    names = [f"{method.number} {shortened(method.label, 46)}" for method in methods]
+    names = [f"{method.number} {named(method.label, 46)}" for method in methods]
     axes.set_yticks(range(len(names)), names)
     for text, strong in zip(axes.get_yticklabels(), bold, strict=True):
         text.set_fontweight("bold" if strong else "normal")

@@ -170,7 +170,7 @@ def trade_offs(view: View) -> list[Figure]:
             cost = None if costs is None else value(costs)
             if summary is None or summary.mean is None or not math.isfinite(summary.mean) or not cost or cost <= 0:
                 continue
-            points.append(Point(row.number, row.label, cost, summary.mean))
+            points.append(Point(row.number, row.label, cost, summary.mean, max(summary.values) - min(summary.values)))
         if points:
             told = f"{spelled(key)} against {label} of {len(points)} methods, the Pareto front marked."
             svg = quality_and_cost(points, higher=higher, score=spelled(key), cost=label, alternative=told)

@@ -20,6 +20,8 @@ COLUMNS = 4
 TITLES = {"model": "", "twin": "Twins, trained with the same settings", "untrained": "Without training"}
 BY_ITEM, CORRECTED_T, _ = get_args(Test)
 Known = Mapping[tuple[str, str], Comparison]
+SHORT = 14
+"""Rows of a table that is not divided between sheets of paper."""
 MOST_PLACES, LARGEST = 7, 1e7
 """Decimals and size of a number that is written out."""
 VERSIONS = ("onn-runner", "python", "torch", "system")
@@ -58,6 +60,11 @@ class MethodTable:
     headings: tuple[str, ...]
     sections: tuple[Section, ...]
 
+    @property
+    def short(self) -> bool:
+        """Whether it is best printed on one sheet."""
+        return sum(len(section.lines) for section in self.sections) <= SHORT
+
 
 @dataclass(frozen=True)
 class RunLine:
@@ -75,18 +82,29 @@ class RunLine:
 def score_tables(view: View) -> list[MethodTable]:
     """Mean, deviation and interval of all scores, a few scores a table, the first one first."""
     tables = []
-    for first in range(0, len(view.keys), COLUMNS):
-        keys = view.keys[first : first + COLUMNS]
+    count = -(-len(view.keys) // COLUMNS)
+    # As many in one table as in another, or one more.
+    firsts = [number * len(view.keys) // count for number in range(count)]
+    for first, end in zip(firsts, [*firsts[1:], len(view.keys)], strict=True):
+        keys = view.keys[first:end]
         best = {key: _best(view, key) for key in keys}
         headings = tuple(heading(key, view.higher(key)) for key in keys)
 
         def cells(row: Row, keys: Sequence[str] = keys, best: dict[str, str | None] = best) -> tuple[Cell, ...]:
             return tuple(_score(view.summaries.get((row.label, key)), key, best[key] == row.label) for key in keys)
 
-        caption = "Mean ± standard deviation over folds, 95 % interval" if first == 0 else "More scores"
+        caption = _caption(view) if first == 0 else "More scores"
         sections = [*_sections(view, cells), *_without_runs(view, len(keys))]
         tables.append(MethodTable(caption, headings, tuple(sections)))
     return tables
+
+
+def _caption(view: View) -> str:
+    found = list(view.summaries.values())
+    if all(one.std is None for one in found):
+        return "Means" if any(len(one.folds) > 1 for one in found) else "Scores of one fold"
+    interval = ", 95 % interval" if any(one.low is not None for one in found) else ""
+    return f"Mean ± standard deviation over folds{interval}"
 
 
 def _without_runs(view: View, columns: int) -> list[Section]:
@@ -199,7 +217,8 @@ def _comparison(found: Comparison | None, test: str, key: str) -> tuple[Cell, ..
         counts = f", {found.better} better, {found.worse} worse" if found.better is not None else ""
         interval = _interval(found.low, found.high, places)
         below = "\n".join(filter(None, (interval, f"n = {found.n}{counts}")))
-        limit = "" if found.attainable is None else f"at best {shown_p(found.attainable)}"
+        told = found.attainable is not None and found.attainable >= 0.001
+        limit = f"at best {shown_p(found.attainable)}" if told else ""
         adjusted = f"{shown_p(found.p)} ({shown_p(found.p_holm)})" if found.p is not None else "-"
         cells = (Cell(_value(found.mean, places, "+"), below), Cell(adjusted, limit if found.p is not None else ""))
     return cells if test in (BY_ITEM, CORRECTED_T) else cells[1:]
