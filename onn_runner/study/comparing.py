@@ -58,7 +58,8 @@ def baseline_of(study: Study, asked: str | None) -> Method:
 def _suitability(method: Method) -> int:
     if method.kind == "untrained":
         return 3
-    convolution = str((method.runs[0].config.get("model") or {}).get("_target_")).endswith(".Conv")
+    model = method.runs[0].config.get("model")
+    convolution = isinstance(model, Mapping) and str(model.get("_target_")).endswith(".Conv")
     if method.kind == "model":
         return 0 if convolution else 2
     return 1
@@ -238,5 +239,6 @@ def _by_name(method: Method, names: Sequence[str]) -> Sequence[str] | None:
 
 def unit(method: Method) -> str:
     """What counts as one number by item: "photographs", "groups", "items"."""
-    told = ((method.runs[0].results or {}).get("comparison") or {}).get("unit")
+    comparison = (method.runs[0].results or {}).get("comparison")
+    told = comparison.get("unit") if isinstance(comparison, Mapping) else None
     return str(told) if told in ("photographs", "groups", ITEMS) else "groups"

@@ -239,7 +239,8 @@ def _with_distinct_labels(methods: Sequence[Method]) -> list[Method]:
     marks = []
     for method in methods:
         run = method.runs[0]
-        path = (run.config.get("data") or {}).get("path")
+        data = run.config.get("data")
+        path = data.get("path") if isinstance(data, Mapping) else None
         numbers = _which(run) if is_part(run) else ""
         marks.append([
             numbers, f"data {Path(str(path)).name}" if path else "", f"data {str(run.fingerprint)[:6]}",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from onn_runner import locking
+from onn_runner import locking, plain
 from onn_runner.errors import ConfigError
 from onn_runner.report import results as reporting
+from onn_runner.study import validity
 from onn_runner.study.records import Run, Status
 
 PLAN, JOB, RECORD = "sweep.json", "job.json", "run.json"
@@ -23,10 +21,6 @@ OF_A_RUN = (RECORD, JOB, "results.json", "split.json")
 IGNORED = ("earlier", "report", "pictures", "baseline")
 DEEPEST = 6
 """Levels below a given folder that are searched."""
-LARGEST = 200 * 2**20
-"""Bytes of a file that is still read."""
-MOST_VALUES = 100_000
-"""In a config."""
 
 
 class Unreadable(Exception):
@@ -84,7 +78,7 @@ def planned_jobs(folder: Path) -> dict[str, tuple[str, ...]]:
     """Folder's name -> overrides, of sweep.json; empty where there is none. Names that lead elsewhere are left out."""
     try:
         jobs = _json(folder / PLAN).get("jobs", [])
-    except (FileNotFoundError, Unreadable):
+    except Unreadable:
         return {}
     planned = {}
     for job in jobs if isinstance(jobs, list) else []:
@@ -102,7 +96,7 @@ def read_run(folder: Path, *, sweep: Path | None = None) -> Run:
         if not record and not job:
             raise Unreadable(f"{RECORD} is missing")
     except Unreadable as error:
-        return replace(run, reason=f"cannot be read: {error}")
+        return replace(run, reason=str(error))
     overrides = _words(record.get("overrides")) or _words(job.get("overrides"))
     run = replace(
         run,
@@ -116,7 +110,7 @@ def read_run(folder: Path, *, sweep: Path | None = None) -> Run:
         try:
             run = step(run)
         except Unreadable as error:
-            return replace(run, reason=f"cannot be read: {error}")
+            return replace(run, reason=str(error))
     status, reason = _status(run, record, job)
     return replace(run, status=status, reason=reason)
 
@@ -129,7 +123,8 @@ def _with_config(run: Run) -> Run:
 
 def _with_split(run: Run) -> Run:
     split = _json(run.folder / "split.json")
-    _check_split(split)
+    if trouble := validity.of_split(split):
+        raise Unreadable(f"split.json {trouble}")
     return replace(run, split=split, fingerprint=split["fingerprint"], folds_planned=len(split["folds"]))
 
 
@@ -138,8 +133,9 @@ def _with_results(run: Run) -> Run:
     results = _json(run.folder / "results.json", missing_ok=True)
     if not results:
         return run
-    _check_results(results)
-    finished = [fold for fold in results["folds"] if fold["best_start"] is not None]
+    if trouble := validity.of_results(results):
+        raise Unreadable(f"results.json {trouble}")
+    finished = [fold for fold in results["folds"] if fold.get("best_start") is not None]
     return replace(run, name=_text(results["name"]) or run.name, results=results, folds_done=len(finished))
 
 
@@ -162,7 +158,10 @@ def _status(run: Run, record: Mapping[str, Any], job: Mapping[str, Any]) -> tupl
         return "failed", error or _progress(run)
     if told == "done" and run.results is not None:
         return "done", ""
-    return "unreadable", f"cannot be read: {'results.json is missing' if told == 'done' else f'status {told!r}'}"
+    return (
+        "unreadable",
+        "results.json is missing" if told == "done" else f"run.json has no status that is known: {told!r}",
+    )
 
 
 def _progress(run: Run) -> str:
@@ -177,88 +176,31 @@ def _diverged(run: Run) -> str:
     return "; ".join(told)
 
 
-def _check_results(results: Mapping[str, Any]) -> None:
-    """Raises Unreadable where a reader would stumble."""
-    try:
-        if results["schema"] != reporting.RESULTS_SCHEMA:
-            raise Unreadable(
-                f"results.json has schema {results['schema']}, this version reads {reporting.RESULTS_SCHEMA}"
-            )
-        twin = results.get("twin")
-        for fold in [*results["folds"], *(twin["folds"] if twin else ())]:
-            int(fold["fold"])
-            start = reporting.best_start(fold)
-            if start is not None:
-                dict(start["test"]), dict(start["validation"])
-        for row in results["baselines"].values():
-            [int(scores["fold"]) for scores in row["folds"]]
-        dict(results["higher_is_better"]), dict(results["network"]), str(results["monitor"]), dict(results["cv"])
-        reporting.divergences(results["folds"])
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise Unreadable(f"results.json is damaged ({error!r})") from error
-
-
-def _check_split(split: Mapping[str, Any]) -> None:
-    try:
-        split["fingerprint"]
-        for fold in split["folds"]:
-            int(fold["index"]), [[*map(int, fold[part])] for part in ("train", "validation", "test")]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unreadable(f"split.json is damaged ({error!r})") from error
-
-
 def _json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
-    """The object in a file. Raises Unreadable; FileNotFoundError never."""
-    try:
-        content = json.loads(_content(path))
-    except FileNotFoundError as error:
-        if missing_ok:
-            return {}
-        raise Unreadable(f"{path.name} is missing") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is damaged ({_short(error)})") from error
+    """The object in a file. Raises Unreadable."""
+    if missing_ok and not path.exists():
+        return {}
+    content = _content(path, plain.read_json)
     if not isinstance(content, dict):
         raise Unreadable(f"{path.name} is damaged (no object in it)")
     return content
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        content = yaml.load(_content(path), loader)
-    except FileNotFoundError as error:
-        raise Unreadable(f"{path.name} is missing") from error
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise Unreadable(f"{path.name} is damaged ({_short(error)})") from error
+    content = _content(path, plain.read_yaml)
     if not isinstance(content, dict) or "network" not in content:
         raise Unreadable(f"{path.name} is damaged (no config of a run in it)")
-    if not _bounded(content):
-        raise Unreadable(f"{path.name} is damaged (more values than any config has)")
     return {str(key): value for key, value in content.items()}
 
 
-def _bounded(content: Any) -> bool:
-    """Whether it has no more than MOST_VALUES values: aliases make a short text into any number of them."""
-    waiting, count = [content], 0
-    while waiting and count <= MOST_VALUES:
-        node = waiting.pop()
-        count += 1
-        if isinstance(node, dict | list):
-            waiting += node.values() if isinstance(node, dict) else node
-    return count <= MOST_VALUES
-
-
-def _content(path: Path) -> str:
-    """A file's text. Raises ValueError for what is no file of a sensible size."""
-    if path.exists() and not path.is_file():
-        raise ValueError("not a file")
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise ValueError("larger than any that the runner writes")
-    return path.read_text(encoding="utf-8")
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160]
+def _content(path: Path, parse: Callable[[Path], Any]) -> Any:
+    """Raises Unreadable, with the file's name alone: the folder stands beside it."""
+    if not path.exists():
+        raise Unreadable(f"{path.name} is missing")
+    try:
+        return parse(path)
+    except ConfigError as error:
+        raise Unreadable(str(error).replace(str(path), path.name, 1)) from error
 
 
 def _has(folder: Path, names: Sequence[str]) -> bool:

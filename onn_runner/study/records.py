@@ -148,4 +148,6 @@ class Costs:
     """Bytes, the largest of all runs."""
     energy: float | None = None
     """J, of all folds."""
+    energy_of: str = ""
+    """What it counts: "cpu", "gpu", "cpu+gpu"."""
     devices: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ def costs(method: Method) -> Costs:
     networks = [network for run in method.runs if (network := _network(run, method))]
     starts = [[one for one in best_starts(run, method.kind).values() if one is not None] for run in method.runs]
     peaks = [peak for run in starts for one in run if isinstance(peak := one.get("peak_memory"), int)]
-    devices = [(run.results or {}).get("cost") or {} for run in method.runs]
+    devices = {str(device) for run in starts for one in run if (device := one.get("device"))}
     return Costs(
         label=method.label,
         parameters=_whole_number(networks, "parameters"),
@@ -84,7 +84,8 @@ def costs(method: Method) -> Costs:
         seconds=_mean_of_runs(starts, "seconds"),
         peak_memory=max(peaks, default=None),
         energy=_mean_of_runs(starts, "energy"),
-        devices=tuple(sorted({str(one["device"]) for one in devices if one.get("device")})),
+        energy_of=", ".join(sorted({str(what) for run in starts for one in run if (what := one.get("energy_of"))})),
+        devices=tuple(sorted(devices)),
     )
 
 

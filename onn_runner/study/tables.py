@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onn_runner.errors import ConfigError
+from onn_runner.plain import printable
 from onn_runner.report.differences import places, with_interval
 from onn_runner.report.table import Table, decimals, figure, heading
 from onn_runner.study import gathering
@@ -44,7 +45,23 @@ def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = Tru
     if study.empty:
         sections.append(len(rows))
     rows += [(method.label, "0", "-", *("-" for _ in keys)) for method in study.empty]
-    return Table(_title(study), headings, tuple(rows), tuple(sections), score_notes(study, found, intervals=intervals))
+    notes = score_notes(study, found, intervals=intervals)
+    return _safe(Table(_title(study), headings, tuple(rows), tuple(sections), notes))
+
+
+def _safe(table: Table) -> Table:
+    """With every text on one line and without what steers a terminal: labels and reasons come from folders."""
+
+    def line(text: str) -> str:
+        return printable(" ".join(text.split()))
+
+    return Table(
+        line(table.title),
+        tuple(map(line, table.headings)),
+        tuple(tuple(map(line, row)) for row in table.rows),
+        table.sections,
+        tuple(map(line, table.notes)),
+    )
 
 
 def _title(study: Study) -> str:
@@ -109,7 +126,7 @@ def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:
     others = (f"{heading(key, study.metrics.get(key))}, p (Holm)" for key in keys[1:])
     headings = ("", "test", f"{first} [95 % interval]", "better on", "p", "p (Holm)", *others)
     title = f"difference to {found[0].baseline}"
-    return Table(title, headings, tuple(rows), tuple(sections), comparison_notes(study, found))
+    return _safe(Table(title, headings, tuple(rows), tuple(sections), comparison_notes(study, found)))
 
 
 def _comparison_cells(test: str, entries: Sequence[Comparison | None], digits: Sequence[int]) -> tuple[str, ...]:
@@ -166,10 +183,14 @@ def cost_table(study: Study, found: Sequence[Costs]) -> Table | None:
     notes = ["training: seconds of training all folds of a run, the mean over seeds"] if "training [s]" in kept else []
     if "peak memory [MiB]" in kept:
         notes.append("peak memory: the largest of all folds and seeds; on a GPU its own, else of the process")
+    kinds_of_energy = {one.energy_of for one in shown if one.energy is not None and one.energy_of}
+    if "energy [J]" in kept and kinds_of_energy:
+        what = " and ".join(sorted(kinds_of_energy))
+        notes.append(f"energy: of the whole {what}, whoever else used it; the mean over seeds")
     devices = {device for one in shown for device in one.devices}
     if len(devices) > 1:
         notes.append(f"computed on {' and '.join(sorted(devices))}: times and energy of these are not comparable")
-    return Table("costs", ("", *kept), rows, (), tuple(notes))
+    return _safe(Table("costs", ("", *kept), rows, (), tuple(notes)))
 
 
 def _whole(value: int | None) -> str:
@@ -191,7 +212,7 @@ def left_out_table(study: Study) -> Table | None:
     more = len(study.failures) - len(shown)
     notes = (f"and {more} more",) if more else ()
     title = f"{counted(len(study.failures), 'run')} left out of all means and tests"
-    return Table(title, ("run", "status", "reason", "to repeat it"), rows, (), notes)
+    return _safe(Table(title, ("run", "status", "reason", "to repeat it"), rows, (), notes))
 
 
 def _run_name(run: Run) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onn_runner import storage
+from onn_runner.plain import printable
 from onn_runner.report import table as tables_of_runs
 from onn_runner.report.table import Table
 from onn_runner.study import latex, tables
@@ -19,7 +20,7 @@ from onn_runner.study.scores import fold_scores
 
 LATEX_SCORES = 4
 """Scores beside one another in a LaTeX table, which a page has room for."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@")
 """What a spreadsheet takes for a formula where a cell of text begins with it."""
 
 
@@ -73,7 +74,10 @@ def as_csv(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    if not isinstance(cell, str):
+        return cell
+    line = printable(" ".join(cell.split()))
+    return f"'{line}" if line.startswith(FORMULA) else line
 
 
 def method_rows(findings: Findings) -> list[list[Any]]:

@@ -41,7 +41,7 @@ def test_what_went_wrong_in_a_sweep_is_told_of_each_job(tmp_path: Path) -> None:
     told = {name: (run.status, run.reason) for name, run in runs.items() if run.status != "done"}
     damaged = told.pop("model-self_onn_seed-0")
     assert damaged[0] == "unreadable"
-    assert damaged[1].startswith("cannot be read: results.json is damaged (")
+    assert damaged[1].startswith("results.json cannot be read (")
     assert told == {
         "model-conv_seed-2": ("killed", "its process is gone; 2 of 3 folds done"),
         "model-onn_seed-2": ("interrupted", "1 of 3 folds done"),
@@ -103,21 +103,21 @@ def test_a_config_that_aliases_blow_up_is_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     lines = ["network: {a: 1}", "a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     (folder / "config.yaml").write_text("\n".join(lines))
-    assert read_run(folder).reason == "cannot be read: config.yaml is damaged (more values than any config has)"
+    assert "config.yaml cannot be read (with its references replaced it has more than" in read_run(folder).reason
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "split.json", "run.json", "results.json"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = write_run(tmp_path / "run")
     (folder / name).unlink()
-    assert read_run(folder).reason == f"cannot be read: {name} is missing"
+    assert read_run(folder).reason == f"{name} is missing"
 
 
 def test_a_folder_in_the_place_of_a_file_is_told(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "results.json").unlink()
     (folder / "results.json").mkdir()
-    assert read_run(folder).reason == "cannot be read: results.json is damaged (not a file)"
+    assert read_run(folder).reason == "results.json is no file"
 
 
 @pytest.mark.parametrize("name", ["../outside", "..", ".", "", "/etc", "a/../../outside", "a\\b", 3, None])

@@ -31,7 +31,7 @@ def run_of(scores: list[float | None], seed: int = 0, *, train: tuple[int, ...] 
     return Run(
         folder=Path(f"seed-{seed}"), name="run", status="done", seed=seed, fingerprint="a",
         split={"schema": 1, "fingerprint": "a", "folds": folds},
-        results={"folds": found, "network": network, "baselines": {}, "cost": {"device": "cpu"}},
+        results={"folds": found, "network": network, "baselines": {}},
     )  # fmt: skip
 
 
@@ -100,12 +100,13 @@ def test_untrained_baselines_have_independent_folds(tmp_path: Path) -> None:
 
 
 def test_costs_are_of_a_run_and_the_largest_memory() -> None:
-    first = run_of([1.0, 2.0], 0, seconds=3.0, peak_memory=100, energy=None)
-    second = run_of([1.0, 2.0], 1, seconds=5.0, peak_memory=300, energy=7.0)
+    first = run_of([1.0, 2.0], 0, seconds=3.0, peak_memory=100, energy=None, device="cpu")
+    second = run_of([1.0, 2.0], 1, seconds=5.0, peak_memory=300, energy=7.0, energy_of="cpu")
     found = costs(method_of(first, second))
     assert (found.seconds, found.peak_memory, found.energy) == (8.0, 300, None)
     assert (found.parameters, found.macs, found.devices) == (115, 110592, ("cpu",))
-    assert costs(method_of(second)).energy == 14.0
+    alone = costs(method_of(second))
+    assert (alone.energy, alone.energy_of) == (14.0, "cpu")
 
 
 def test_runs_that_did_not_count_costs_have_none() -> None:
