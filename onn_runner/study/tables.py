@@ -31,22 +31,27 @@ def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = Tru
     """A row a method: mean and deviation over folds of each score, with the interval of the mean."""
     by_place = {(one.label, one.key): one for one in found}
     keys = list(study.metrics)
-    headings = ("", "seeds", "folds", *(heading(key, study.metrics[key]) for key in keys))
+    headings = ["", "seeds", "folds", *(heading(key, study.metrics[key]) for key in keys)]
+    seeds = [one for one in found if keys and one.key == keys[0]]
+    several = intervals and any(one.std_seeds is not None for one in seeds)
+    if several:
+        headings.insert(4, "± over seeds")
     rows: list[tuple[str, ...]] = []
     sections = []
     for kind in ("model", "twin", "untrained"):
         methods = [method for method in study.methods if method.kind == kind]
         if rows and methods:
             sections.append(len(rows))
-        rows += [
-            (*_method_cells(method), *(_score(by_place[method.label, key], intervals=intervals) for key in keys))
-            for method in methods
-        ]
+        for method in methods:
+            cells = [_score(by_place[method.label, key], intervals=intervals) for key in keys]
+            if several:
+                cells.insert(1, _over_seeds(by_place[method.label, keys[0]]))
+            rows.append((*_method_cells(method), *cells))
     if study.empty:
         sections.append(len(rows))
-    rows += [(method.label, "0", "-", *("-" for _ in keys)) for method in study.empty]
+    rows += [(method.label, "0", *("-" for _ in headings[2:])) for method in study.empty]
     notes = score_notes(study, found, intervals=intervals)
-    return _safe(Table(_title(study), headings, tuple(rows), tuple(sections), notes))
+    return _safe(Table(_title(study), tuple(headings), tuple(rows), tuple(sections), notes))
 
 
 def _safe(table: Table) -> Table:
@@ -95,6 +100,14 @@ def _score(one: Summary, *, intervals: bool) -> str:
     if intervals and one.low is not None and one.high is not None:
         text += f" [{figure(one.low, metric, places=digits)}, {figure(one.high, metric, places=digits)}]"
     return text
+
+
+def _over_seeds(one: Summary) -> str:
+    """The deviation over seeds, to the decimal of the mean."""
+    if one.std_seeds is None or one.mean is None:
+        return "-"
+    metric = one.key.partition("/")[2]
+    return figure(one.std_seeds, metric, places=decimals(one.mean, metric))
 
 
 def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:

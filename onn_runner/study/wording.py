@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from onn_runner.report.table import words
 from onn_runner.study.records import Comparison, Study, Summary
 
 LEVEL = 0.05
@@ -31,19 +30,13 @@ def score_notes(study: Study, found: Sequence[Summary], *, intervals: bool) -> t
             "[ ]: 95 % interval of the mean over folds, Student's, with the variance widened for training sets that "
             "overlap (Nadeau and Bengio, 2003)"
         )
-    if any(one.std_seeds is not None for one in ours):
-        notes.append(f"deviation over seeds of the mean over folds, {_seed_spread(study, ours)}")
+    if intervals and any(one.std_seeds is not None for one in ours):
+        notes.append(
+            "± over seeds: sample standard deviation over seeds of the mean over folds, of the score before it"
+        )
     if any(one.values and one.mean is None for one in found):
         notes.append("not finite: the score of some fold is infinite or not defined, so that it has no mean")
     return (*notes, *study.notes)
-
-
-def _seed_spread(study: Study, found: Iterable[Summary]) -> str:
-    """Of the first score that has one: `PSNR: 0.05 conv, 0.07 onn sine`."""
-    key = next(one.key for one in found if one.std_seeds is not None)
-    name = words(key.partition("/")[2])
-    values = [f"{one.std_seeds:.2g} {one.label}" for one in found if one.key == key and one.std_seeds is not None]
-    return f"{name}: {', '.join(values)}"
 
 
 def comparison_notes(study: Study, found: Sequence[Comparison]) -> tuple[str, ...]:
