@@ -175,7 +175,7 @@ def request_of(config: DictConfig, settings: Any, folder: Path) -> Any:
     """How a job's run is asked for; `config` without Hydra's node, `settings` that node."""
     from onn_runner import experiment
     from onn_runner.cli.reopening import initial_of
-    from onn_runner.cli.search import fold_reports
+    from onn_runner.cli.search_settings import fold_reports
 
     flags = (*composing_flags(settings), *(f"{argv.MODULE}{name}" for name in targets.allowed()))
     overrides = tuple(check.useful(config, lasting(as_typed(settings))))

@@ -8,7 +8,6 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from onn_runner import storage
 from onn_runner.cli import argv, job, sweep_folder
 from onn_runner.cli.argv import Command
 from onn_runner.cli.compose import compose, translated
-from onn_runner.cli.search_settings import KEY, SearchSettings, read
+from onn_runner.cli.search_settings import directions_of, read
 from onn_runner.cli.search_space import Space, space_of
 from onn_runner.cli.sweep import DistinctSweeper
 from onn_runner.cli.sweep_folder import Job, Plan
@@ -29,17 +28,9 @@ from onn_runner.errors import ConfigError
 from onn_runner.report import screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onn_runner.cli.search_study import Search, Told, Trial
 
-TARGET = "onn_runner.cli.search.SearchSweeper"
 PARETO = "pareto.csv"
-
-
-def searches(config: DictConfig) -> bool:
-    """Whether the sweeper of a composed config is this one."""
-    return bool(OmegaConf.select(config, "hydra.sweeper._target_") == TARGET)
 
 
 class SearchSweeper(DistinctSweeper):
@@ -213,48 +204,3 @@ def _numbered(trial: int) -> str:
 
 def _note(text: str) -> None:
     print(f"onn-run: {text}", file=sys.stderr)
-
-
-def directions_of(settings: SearchSettings, config: DictConfig) -> tuple[str, ...]:
-    """Of each objective. Raises ConfigError where that of the score is neither given nor known."""
-    given = settings.direction or (None,) * len(settings.objectives)
-    return tuple(
-        one or ("minimize" if name != "score" else score_direction(config))
-        for name, one in zip(settings.objectives, given, strict=True)
-    )
-
-
-def score_direction(config: DictConfig) -> str:
-    """Of the monitored metric, which its class knows."""
-    from onn_runner.construct import constructor
-    from onn_runner.experiment import with_monitor
-
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)
-    monitor = str(with_monitor({str(key): value for key, value in plain.items()})["trainer"].get("monitor", "loss"))
-    name = monitor.partition("/")[2]
-    if name == "loss":
-        return "minimize"
-    build = constructor(config.metrics[name], f"metrics.{name}")
-    higher = getattr(build.func if isinstance(build, partial) else build, "higher_is_better", None)
-    if not isinstance(higher, bool):
-        raise ConfigError(
-            f"whether more {monitor} is better is not known from its metric: say {KEY}.direction=maximize or minimize"
-        )
-    return "maximize" if higher else "minimize"
-
-
-def fold_reports(settings: Any, config: DictConfig) -> Callable[[int, int, float], None] | None:
-    """What a job tells its search after each fold; None where nothing is pruned.
-
-    `settings`: Hydra's node in the job's process; `config`: the job's.
-    """
-    number = OmegaConf.select(config, "sweep.trial")
-    if number is None or OmegaConf.select(settings, "sweeper._target_") != TARGET:
-        return None
-    chosen = read(settings.sweeper)
-    if chosen.pruner is None:
-        return None
-    from onn_runner.cli.search_study import FoldReports
-
-    return FoldReports(chosen, folder=Path(str(settings.sweep.dir)), number=int(number))

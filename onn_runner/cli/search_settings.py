@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +17,7 @@ PRUNERS = ("median", "successive_halving", "wilcoxon")
 OBJECTIVES = ("score", "macs", "parameters", "seconds")
 DIRECTIONS = ("minimize", "maximize")
 KEY = "hydra.sweeper"
+TARGET = "onn_runner.cli.search.SearchSweeper"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,10 @@ class SearchSettings:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{KEY}.{name} (={value}) must be a whole number from {least} on")
         self._check_objectives()
+        for name in ("storage", "study_name"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                raise ConfigError(f"{KEY}.{name} (={value}) must be a text; null: one is made for the sweep's folder")
         for name in ("sampler_options", "pruner_options", "params"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"{KEY}.{name} (={getattr(self, name)}) must be names with values, {{}} for none")
@@ -92,3 +99,53 @@ def read(node: DictConfig) -> SearchSettings:
 
 def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def searches(config: DictConfig) -> bool:
+    """Whether the sweeper of a composed config is this one."""
+    return bool(OmegaConf.select(config, "hydra.sweeper._target_") == TARGET)
+
+
+def directions_of(settings: SearchSettings, config: DictConfig) -> tuple[str, ...]:
+    """Of each objective. Raises ConfigError where that of the score is neither given nor known."""
+    given = settings.direction or (None,) * len(settings.objectives)
+    return tuple(
+        one or ("minimize" if name != "score" else score_direction(config))
+        for name, one in zip(settings.objectives, given, strict=True)
+    )
+
+
+def score_direction(config: DictConfig) -> str:
+    """Of the monitored metric, which its class knows."""
+    from onn_runner.construct import constructor
+    from onn_runner.experiment import with_monitor
+
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    monitor = str(with_monitor({str(key): value for key, value in plain.items()})["trainer"].get("monitor", "loss"))
+    name = monitor.partition("/")[2]
+    if name == "loss":
+        return "minimize"
+    build = constructor(config.metrics[name], f"metrics.{name}")
+    higher = getattr(build.func if isinstance(build, partial) else build, "higher_is_better", None)
+    if not isinstance(higher, bool):
+        raise ConfigError(
+            f"whether more {monitor} is better is not known from its metric: say {KEY}.direction=maximize or minimize"
+        )
+    return "maximize" if higher else "minimize"
+
+
+def fold_reports(settings: Any, config: DictConfig) -> Callable[[int, int, float], None] | None:
+    """What a job tells its search after each fold; None where nothing is pruned.
+
+    `settings`: Hydra's node in the job's process; `config`: the job's.
+    """
+    number = OmegaConf.select(config, "sweep.trial")
+    if number is None or OmegaConf.select(settings, "sweeper._target_") != TARGET:
+        return None
+    chosen = read(settings.sweeper)
+    if chosen.pruner is None:
+        return None
+    from onn_runner.cli.search_study import FoldReports
+
+    return FoldReports(chosen, folder=Path(str(settings.sweep.dir)), number=int(number))

@@ -41,7 +41,8 @@ MOST_DEATHS = 2
 
 def sweep(hydra: Hydra, command: Command) -> int:
     """Run every job of a checked sweep; the exit code is the worst of the jobs'."""
-    from onn_runner.cli.search import SearchSweeper, searches
+    from onn_runner.cli.search import SearchSweeper
+    from onn_runner.cli.search_settings import searches
 
     draft = _master_config(hydra, command, Path("multirun"))
     search = SearchSweeper(hydra, command, draft) if searches(draft) else None
