@@ -61,6 +61,8 @@ SAME_PLACE = [
 """Modules of one floor that may import one another."""
 ONLY_IN = {
     "hydra": ("construct.py", "experiment.py", "cli/"),
+    "jinja2": ("study/page.py",),
+    "markupsafe": ("study/page.py",),
     "matplotlib": ("report/figures",),
     "omegaconf": ("construct.py", "experiment.py", "operator_sets.py", "cli/"),
     "triton": ("compute/fused/",),

@@ -74,7 +74,7 @@ def quality_and_cost(points: Sequence[Point], *, higher: bool, score: str, cost:
             _draw_point(axes, point, point in best)
         axes.margins(0.1, 0.12)
         logarithmic_ticks(axes.xaxis, plain)
-        axes.set_xlabel(named(cost, 120))
+        axes.set_xlabel(named(cost, 90))
         axes.set_ylabel(named(score, 60))
         grid(axes, "both")
         _name(axes, points, best)

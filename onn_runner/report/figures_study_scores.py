@@ -73,7 +73,7 @@ def box_plots(methods: Sequence[MethodScores], *, label: str, higher: bool | Non
         for row, method in enumerate(methods):
             _draw_row(axes, row, method, seeds)
         _name_rows(axes, methods, [m.baseline for m in methods])
-        axes.set_xlabel(named(label, 120))
+        axes.set_xlabel(named(label, 90))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8))
         _leave_out(axes, methods, higher)
         legend(figure, _entries(seeds, methods), top=0.02, columns=12)
@@ -122,7 +122,7 @@ def differences(methods: Sequence[MethodDifference], *, label: str, higher: bool
                 axes.plot(ends, [row, row], color=HUES[0], linewidth=1.8, marker="|", markersize=8)
             axes.plot([method.mean], [row], color=HUES[0], marker="o", markersize=5)
         _name_rows(axes, methods, [False] * len(methods))
-        axes.set_xlabel(named(label, 120))
+        axes.set_xlabel(named(label, 90))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7))
         _centre(axes, methods)
         if higher is not None:

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from onn_runner.report.figures_study_base import clean
-from onn_runner.study import page_figures, page_images, page_tables
+from onn_runner.study import page_figures, page_images, page_runs, page_tables
 from onn_runner.study.page_view import view as viewed
 from onn_runner.study.records import Comparison, Costs, Study, Summary
 from onn_runner.study.wording import comparison_notes, score_notes
@@ -46,7 +46,7 @@ def page(
         script=Markup(script),
         script_digest=digest,
         view=view,
-        facts=page_tables.facts(view),
+        facts=page_runs.facts(view),
         study_notes=study.notes,
         score_notes=[note for note in score_notes(study, summaries, intervals=True) if note not in study.notes],
         comparison_notes=comparison_notes(study, comparisons),
@@ -61,9 +61,9 @@ def page(
         strips=strips,
         confusions=confusions,
         picture_trouble=list(dict.fromkeys([*trouble, *more_trouble])),
-        runs=page_tables.run_lines(view),
-        failures=page_tables.failure_lines(view),
-        provenance=page_tables.provenance(view),
+        runs=page_runs.run_lines(view),
+        failures=page_runs.failure_lines(view),
+        provenance=page_runs.provenance(view),
     )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ class Strips:
     seed: str
     left_out: tuple[str, ...]
     """Methods without outputs of these items."""
+    beyond_most: int
+    """Methods that are not shown since there are so many."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ def strips(view: View) -> tuple[Strips | None, list[str]]:
         signals=signals,
         kept=len(items[0]),
         seed=", ".join(sorted(str(seed) for seed in seeds)),
-        left_out=tuple(row.label for row in view.trained() if row.label not in shown),
+        left_out=tuple(row.label for row in _shown(view) if row.label not in shown),
+        beyond_most=max(0, len(view.trained()) - MOST),
     ), trouble
 
 
