@@ -24,16 +24,18 @@ def sweep_table(folder: Path) -> Table | None:
         study = gathering.gather([folder])
     except ConfigError:
         return None
-    return score_table(study, summaries(study), intervals=False) if study.methods else None
+    return score_table(study, summaries(study), intervals=False, over_seeds=False) if study.methods else None
 
 
-def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = True) -> Table:
-    """A row a method: mean and deviation over folds of each score, with the interval of the mean."""
+def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = True, over_seeds: bool = True) -> Table:
+    """A row a method: mean and deviation over folds of each score, with the interval of the mean; of the first score
+    the deviation over seeds.
+    """
     by_place = {(one.label, one.key): one for one in found}
     keys = list(study.metrics)
     headings = ["", "seeds", "folds", *(heading(key, study.metrics[key]) for key in keys)]
     seeds = [one for one in found if keys and one.key == keys[0]]
-    several = intervals and any(one.std_seeds is not None for one in seeds)
+    several = over_seeds and any(one.std_seeds is not None for one in seeds)
     if several:
         headings.insert(4, "± over seeds")
     rows: list[tuple[str, ...]] = []

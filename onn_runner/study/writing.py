@@ -18,7 +18,7 @@ from onn_runner.study import latex, tables
 from onn_runner.study.records import Comparison, Costs, Study, Summary
 from onn_runner.study.scores import fold_scores
 
-LATEX_SCORES = 4
+LATEX_SCORES = 3
 """Scores beside one another in a LaTeX table, which a page has room for."""
 FORMULA = ("=", "+", "-", "@")
 """What a spreadsheet takes for a formula where a cell of text begins with it."""
@@ -153,7 +153,7 @@ def latex_tables(findings: Findings) -> list[tuple[str, Table]]:
     found: list[tuple[str, Table]] = []
     for first in range(0, len(keys), LATEX_SCORES):
         some = findings.with_scores(keys[first : first + LATEX_SCORES])
-        table = tables.score_table(some.study, some.summaries)
+        table = tables.score_table(some.study, some.summaries, over_seeds=first == 0)
         found.append((_numbered("scores", first // LATEX_SCORES), table if first == 0 else replace(table, notes=())))
     for number, key in enumerate(dict.fromkeys(one.key for one in findings.comparisons)):
         some = findings.with_scores([key])
