@@ -4,16 +4,20 @@
     document.getElementById("said").textContent = words;
   }
 
-  function copied(text, code) {
-    if (navigator.clipboard && window.isSecureContext) {
-      return navigator.clipboard.writeText(text);
-    }
+  function select(code) {
     const range = document.createRange();
     range.selectNodeContents(code);
     const selection = window.getSelection();
     selection.removeAllRanges();
     selection.addRange(range);
-    return document.execCommand("copy") ? Promise.resolve() : Promise.reject(new Error("refused"));
+  }
+
+  function copied(code) {
+    const byHand = function () {
+      select(code);
+      return document.execCommand("copy") ? Promise.resolve() : Promise.reject(new Error("refused"));
+    };
+    return navigator.clipboard ? navigator.clipboard.writeText(code.textContent).catch(byHand) : byHand();
   }
 
   for (const button of document.querySelectorAll("button.copy")) {
@@ -21,7 +25,7 @@
     const label = button.firstChild;
     button.hidden = false;
     button.addEventListener("click", function () {
-      copied(code.textContent, code).then(
+      copied(code).then(
         function () { label.nodeValue = "Copied"; say("The command is copied."); },
         function () { label.nodeValue = "Press Ctrl+C"; say("The command is selected; copy it by hand."); }
       ).finally(function () {

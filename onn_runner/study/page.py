@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -33,18 +35,17 @@ def page(
     baseline: str | None,
     title: str = "",
 ) -> str:
-    """The HTML. `baseline`: the label of the method that the others are compared with."""
+    """The HTML; `baseline`: the label of the method that the others are compared with."""
     view = viewed(study, summaries, comparisons, costs, baseline=baseline)
     script = _file(SCRIPT)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     curves, without_curves = page_figures.curves(view)
     strips, trouble = page_images.strips(view)
     confusions, more_trouble = page_images.confusions(view)
     return _environment().from_string(_file(TEMPLATE)).render(
-        title=title or "Study",
+        title=title or named(study),
         style=Markup(_file(STYLE)),
         script=Markup(script),
-        script_digest=digest,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         view=view,
         facts=page_runs.facts(view),
         study_notes=study.notes,
@@ -65,6 +66,14 @@ def page(
         failures=page_runs.failure_lines(view),
         provenance=page_runs.provenance(view),
     )  # fmt: skip
+
+
+def named(study: Study) -> str:
+    """`Study of depth`, after the folder that holds all of its runs."""
+    runs = [run for method in study.methods for run in method.runs] + list(study.failures)
+    places = {run.sweep or run.folder.parent for run in runs}
+    name = Path(os.path.commonpath(places)).name if places and len({p.is_absolute() for p in places}) == 1 else ""
+    return f"Study of {name}" if name else "Study"
 
 
 def _file(name: str) -> str:

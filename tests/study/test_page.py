@@ -18,10 +18,11 @@ from study_pictures import CLASSES, write_confusions, write_epochs, write_kept
 from onn_runner.cli.report import chosen, found
 from onn_runner.study import page_images
 from onn_runner.study.gathering import gather
-from onn_runner.study.page import page
+from onn_runner.study.page import named, page
 from onn_runner.study.page_figures import shown_p
 from onn_runner.study.page_tables import score_tables
 from onn_runner.study.page_view import view
+from onn_runner.study.records import Study
 
 SECTIONS = ["scores", "comparisons", "curves", "folds", "costs", "images", "failures", "runs", "provenance"]
 HOSTILE = (
@@ -341,6 +342,13 @@ def test_twins_and_untrained_baselines_stand_apart(tmp_path):
     assert scores.index("onn sine") < scores.index("Twins, trained") < scores.index("Without training")
 
 
+def test_a_page_is_named_after_the_folder_of_its_runs(tmp_path):
+    write_run(tmp_path / "depth & width" / "run", folds=2)
+    assert "<title>Study of depth &amp; width</title>" in text_of([tmp_path / "depth & width" / "run"])
+    assert named(gather([write_sweep(tmp_path / "lr")])) == "Study of lr"
+    assert named(Study(methods=())) == "Study"
+
+
 def test_p_values():
     assert [shown_p(p) for p in (None, 0.5, 0.0313, 0.0004, float("nan"))] == ["-", "0.5", "0.031", "< 0.001", "-"]
 
@@ -372,8 +380,13 @@ const told = {
   panels: Array.from(document.querySelectorAll(".panel")).map(panel => panel.hidden),
 };
 document.querySelectorAll(".buttons button")[1].click();
+const copy = Array.from(document.querySelectorAll("button.copy")).at(-1);
+copy.click();
 told.after = Array.from(document.querySelectorAll(".panel")).map(panel => panel.hidden);
-document.body.dataset.told = JSON.stringify(told);
+window.setTimeout(function () {
+  told.copied = [copy.firstChild.nodeValue, String(window.getSelection()), copy.previousSibling.textContent];
+  document.body.dataset.told = JSON.stringify(told);
+}, 500);
 </script>
 </body>"""
 
@@ -400,6 +413,10 @@ def test_a_browser_shows_every_image_and_nothing_runs_over(whole, tmp_path):
     assert told["copies"] == 6
     assert told["panels"].count(False) == 2
     assert told["after"][:2] == [True, False]
+    word, selected, command = told["copied"]
+    assert command.startswith("onn-run model=")
+    # Whether a browser lets a page copy is the browser's matter: where not, the command is selected.
+    assert word == "Copied" or (word, selected) == ("Press Ctrl+C", command)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open the page with")
