@@ -52,7 +52,7 @@ def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = Tru
     if study.empty:
         sections.append(len(rows))
     rows += [(method.label, "0", *("-" for _ in headings[2:])) for method in study.empty]
-    notes = score_notes(study, found, intervals=intervals)
+    notes = score_notes(study, found, intervals=intervals, over_seeds=over_seeds)
     return _safe(Table(_title(study), tuple(headings), tuple(rows), tuple(sections), notes))
 
 

@@ -14,7 +14,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def score_notes(study: Study, found: Sequence[Summary], *, intervals: bool) -> tuple[str, ...]:
+def score_notes(
+    study: Study, found: Sequence[Summary], *, intervals: bool, over_seeds: bool = False
+) -> tuple[str, ...]:
     trained = {method.label for method in study.methods if method.kind != "untrained"}
     ours = [one for one in found if one.label in trained and one.mean is not None]
     notes = []
@@ -30,7 +32,7 @@ def score_notes(study: Study, found: Sequence[Summary], *, intervals: bool) -> t
             "[ ]: 95 % interval of the mean over folds, Student's, with the variance widened for training sets that "
             "overlap (Nadeau and Bengio, 2003)"
         )
-    if intervals and any(one.std_seeds is not None for one in ours):
+    if over_seeds and any(one.std_seeds is not None for one in ours):
         notes.append(
             "± over seeds: sample standard deviation over seeds of the mean over folds, of the score before it"
         )
