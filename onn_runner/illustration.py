@@ -25,7 +25,7 @@ from onn_runner.partition.split import whole_groups
 from onn_runner.report.kept import FILE as KEPT
 from onn_runner.report.ranking import Choice, chosen, ranking, read_items
 from onn_runner.report.table import UNITS, figure, words
-from onn_runner.trainer import batches, checkpoint, records
+from onn_runner.trainer import batches, records
 from onn_runner.trainer.device import Randomness, choose_device, matmul_precision
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.fold import check
@@ -33,6 +33,7 @@ from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.monitor import Monitor
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import FoldResult, read_status
+from onn_runner.trainer.weights import load_best
 
 if TYPE_CHECKING:
     from onn_runner.report.figures_curves import Curve
@@ -170,7 +171,7 @@ class _FoldPictures:
         """Name -> PNG; only of what there is something to be seen. And kept.npz."""
         job, pictures = self.job, {}
         before = self._layers()
-        self.engine.load_network(checkpoint.load(job.folder / self.monitor.file).network)
+        self.engine.load_network(load_best(job.folder / self.monitor.file).network)
         tables = read_items(job.folder / records.ITEMS) if (job.folder / records.ITEMS).is_file() else {}
         groups = whole_groups(job.fold, job.source)
         parts: list[tuple[str, str, str, Callable[[], Dataset[Any] | None]]] = [

@@ -50,7 +50,8 @@ def final_numbers(run: Path) -> dict:
     results = json.loads((run / "results.json").read_text())
     for fold in results["folds"]:
         for start in fold["starts"]:
-            del start["seconds_per_epoch"]
+            for key in ("seconds_per_epoch", "seconds", "peak_memory", "energy"):
+                del start[key]
     weights = {}
     for fold in results["folds"]:
         state = torch.load(run / f"fold_{fold['fold']:02d}" / "best.pt", weights_only=True)

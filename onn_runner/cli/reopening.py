@@ -85,14 +85,14 @@ class Opened:
 
         Torch's random state stays.
         """
-        from onn_runner.trainer import checkpoint
         from onn_runner.trainer.device import Randomness, choose_device
         from onn_runner.trainer.engine import Engine
         from onn_runner.trainer.fold import check
+        from onn_runner.trainer.weights import load_best
 
         best, job = self.best(number, twin=twin), self.job(number, twin=twin)
         monitor = check(job)[0]
-        weights = checkpoint.load(job.folder / monitor.file).network
+        weights = load_best(job.folder / monitor.file).network
         with Randomness(choose_device(job.settings.device)).forked():
             engine = Engine(job, best.start, higher=monitor.higher)
         engine.load_network(weights)

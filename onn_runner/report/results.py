@@ -7,10 +7,14 @@ Schema 1, all numbers finite or null:
     part                            null, or of a run that trains some of the partition's folds: {folds: [0, 2], of: 3}
     network                         layers, parameters, MACs as printed at the start; matched: what network.match did
     folds                           per fold: fold, status, best_start, starts [{start, status, best_epoch, epochs_run,
-                                    seconds_per_epoch, validation {"val/psnr"}, test {"test/psnr", "photo/psnr"}, ...}]
+                                    seconds_per_epoch, seconds, peak_memory, energy, energy_of, device: what training
+                                    it took (trainer/consumption.py), validation {"val/psnr"}, test {"test/psnr",
+                                    "photo/psnr"}, ...}]
     cv                              "test/psnr": {mean, std, folds}: the best start of every fold that has one
     cv_starts                       the same over the mean of each fold's starts, where there are several
-    twin                            null, or of baseline=<model>: {name, network, folds, cv, cv_starts}
+    cost                            what training the best starts of all folds took: {seconds and energy: sums,
+                                    peak_memory: the largest, energy_of, device}; null where one of them does not know
+    twin                            null, or of baseline=<model>: {name, network, folds, cv, cv_starts, cost}
     baselines                       of what needs no training: name -> {folds: [{"test/psnr"}], cv}
     comparison                      {unit, to: name of twin or baseline -> "test/psnr" -> see report/paired.py}
     left_out                        "test/snr": items without a defined score
@@ -83,6 +87,28 @@ def _spreads(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {key: spread([score[key] for score in scores if key in score]) for key in keys}
 
 
+def cost(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What training the best starts took; None for what is not known of each of them, as in earlier versions."""
+    chosen = [start for start in map(best_start, folds) if start is not None]
+
+    def known(key: str) -> list[Any]:
+        values = [start.get(key) for start in chosen]
+        return [] if None in values else values
+
+    def words(key: str) -> str:
+        return ", ".join(dict.fromkeys(start[key] for start in chosen if start.get(key)))
+
+    kinds = words("energy_of")
+    energy = known("energy") if "," not in kinds else []
+    return {
+        "seconds": sum(known("seconds")) if known("seconds") else None,
+        "peak_memory": max(known("peak_memory"), default=None),
+        "energy": sum(energy) if energy else None,
+        "energy_of": kinds if energy else "",
+        "device": words("device"),
+    }
+
+
 def divergences(folds: Sequence[Mapping[str, Any]]) -> list[str]:
     """Every start that diverged, one line each."""
     return [divergence(fold, start) for fold in folds for start in fold["starts"] if start.get("diverged")]
@@ -123,7 +149,8 @@ def collect(
     told = divergences(folds)
     if twin is not None:
         told += [f"{twin['name']}, {text}" for text in divergences(twin["folds"])]
-        twin = {**twin, "cv": cross_validated(twin["folds"]), "cv_starts": over_starts(twin["folds"])}
+        others = twin["folds"]
+        twin = {**twin, "cv": cross_validated(others), "cv_starts": over_starts(others), "cost": cost(others)}
     return {
         "schema": RESULTS_SCHEMA,
         "name": name,
@@ -135,6 +162,7 @@ def collect(
         "folds": list(folds),
         "cv": cross_validated(folds),
         "cv_starts": over_starts(folds),
+        "cost": cost(folds),
         "twin": twin,
         "baselines": {
             name: {"folds": scores, "cv": _spreads([{k: v for k, v in row.items() if k != "fold"} for row in scores])}

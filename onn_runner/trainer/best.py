@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from onn_runner import storage
-from onn_runner.trainer import batches, checkpoint
+from onn_runner.trainer import batches, weights
 from onn_runner.trainer.averages import mean_of
 from onn_runner.trainer.checkpoint import Checkpoint
 from onn_runner.trainer.divergence import NonFiniteError
@@ -62,7 +61,21 @@ class Best:
             self._write(monitor, network, row)
             beaten = monitor.better(self.found[monitor.key]["value"], self.rivals.get(monitor.key))
             if self.folder != self.job.folder and beaten:
-                storage.publish(self.folder / monitor.file, self.job.folder / monitor.file, often=True)
+                weights.publish_best(self.folder / monitor.file, self.job.folder, often=True)
+
+    def facts(self, history: Sequence[Mapping[str, float]], mean: Mean | None) -> dict[str, Any]:
+        """The fields of a StartResult that tell of the best epoch and, where it is taken, of the mean."""
+        row = dict(history[self.epoch - 1]) if self.epoch else {}
+        best = {key: found["value"] for key, found in self.found.items()}
+        if mean is not None and mean.taken and mean.key.startswith("val/"):
+            row |= mean.scores
+            best[mean.key] = mean.value
+        return {
+            "best_epoch": self.epoch,
+            "averaged": mean.epochs if mean is not None and mean.taken else [],
+            "best": best,
+            "validation": {key: value for key, value in row.items() if key != "epoch"},
+        }
 
     def try_mean(self, evaluator: Evaluator, row: Mapping[str, float]) -> Mean | None:
         """Score the mean of the candidates and the best of them on the monitored part; best.pt is what is not worse.
@@ -103,7 +116,7 @@ class Best:
         averaged: list[int] | None = None,
     ) -> None:
         best = self.found[monitor.key]
-        weights = Checkpoint(
+        newest = Checkpoint(
             config=self.job.config,
             seed=self.job.seed,
             fold=self.job.fold.index,
@@ -114,7 +127,7 @@ class Best:
             history=[dict(row)],
             averaged=averaged or [],
         )
-        checkpoint.save(self.folder / monitor.file, weights)
+        weights.save_best(self.folder / monitor.file, newest)
 
 
 @dataclass(frozen=True)

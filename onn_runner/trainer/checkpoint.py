@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import pickle
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,19 @@ import torch
 
 from onn_runner import storage
 from onn_runner.errors import RunError
+from onn_runner.trainer.consumption import Usage
 
-FORMAT = 2
+FORMAT = 3
 LAST = "last.pt"
 PREVIOUS = "last.previous.pt"
+SEAL = b"onn-runner crc32 %08x"
+SEALED_SINCE = 3
+BLOCK = 2**20
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError, OSError, EOFError),
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError),
+)
+"""What reading a file of other content fails with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,59 +64,101 @@ class Checkpoint:
     history: list[dict[str, float]] = field(default_factory=list)
     """One row per finished epoch: epoch, train/loss, val/psnr, ..."""
     seconds: float = 0.0
+    """In checkpoints of format 2 and earlier."""
+    usage: dict[str, Any] = field(default_factory=dict)
+    """What training took until here: the fields of a `Usage`."""
     threads: int = field(default_factory=torch.get_num_threads)
     torch: str = field(default_factory=lambda: str(torch.__version__))
     format: int = FORMAT
+
+    @property
+    def used(self) -> Usage:
+        return Usage(**self.usage) if self.usage else Usage(seconds=self.seconds, device="unknown")
+
+
+class Damaged(RunError):
+    """A checkpoint whose content is not what was written."""
 
 
 def save(path: Path, checkpoint: Checkpoint, *, previous: Path | None = None) -> None:
     """Raises RunError when it cannot be written; the file before it is then intact."""
     content = io.BytesIO()
     torch.save({item.name: getattr(checkpoint, item.name) for item in dataclasses.fields(checkpoint)}, content)
-    storage.write(path, content.getvalue(), previous=previous, often=True)
+    storage.write(path, sealed(content), previous=previous, often=True)
 
 
 def load(path: Path) -> Checkpoint:
-    """Raises RunError for a file that is missing, damaged or of a later format."""
+    """Raises Damaged, and RunError for a file that is missing, cannot be read or is of a later format."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken is not None:
-            raise RunError(f"checkpoint {path} is damaged: the checksum of {broken} does not fit.")
+        whole = check_seal(path)
         plain = torch.load(path, map_location="cpu", weights_only=True)
         version = plain["format"]
         if version > FORMAT:
             raise RunError(f"checkpoint {path} has format {version}; this onn-runner reads up to {FORMAT}: update it.")
+        if version >= SEALED_SINCE and not whole:
+            raise Damaged(f"checkpoint {path} is damaged: its checksum is missing.")
         return Checkpoint(**plain)
     except FileNotFoundError:
         raise RunError(f"checkpoint {path} does not exist.") from None
-    except (zipfile.BadZipFile, pickle.UnpicklingError, OSError, EOFError, LookupError, TypeError, ValueError) as error:
-        raise RunError(f"checkpoint {path} is damaged: {_first_line(error)}") from error
-    except RuntimeError as error:
-        if isinstance(error, RunError):
-            raise
-        raise RunError(f"checkpoint {path} is damaged: {_first_line(error)}") from error
+    except (PermissionError, IsADirectoryError) as error:
+        raise RunError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
+    except RunError:
+        raise
+    except UNREADABLE as error:
+        raise Damaged(f"checkpoint {path} is damaged: {_first_line(error)}") from error
+
+
+def sealed(content: io.BytesIO) -> bytes:
+    """A zip file with a checksum of all its bytes as its comment: those that its own checksums leave out as well."""
+    content.seek(-2, io.SEEK_END)
+    content.write(len(SEAL % 0).to_bytes(2, "little"))
+    content.write(SEAL % zlib.crc32(content.getbuffer()))
+    return content.getvalue()
+
+
+def check_seal(path: Path) -> bool:
+    """Whether the file has a checksum, which fits; files of earlier versions have those of a zip file only.
+
+    Raises Damaged where it does not fit.
+    """
+    length = len(SEAL % 0)
+    with path.open("rb") as file:
+        left = file.seek(0, io.SEEK_END) - length
+        file.seek(max(left, 0))
+        seal = file.read()
+        if left < 0 or not seal.startswith(SEAL[: SEAL.index(b"%")]):
+            _check_parts(path)
+            return False
+        file.seek(0)
+        checksum = 0
+        while left > 0:
+            block = file.read(min(left, BLOCK))
+            checksum, left = zlib.crc32(block, checksum), left - len(block)
+    if seal != SEAL % checksum:
+        raise Damaged(f"checkpoint {path} is damaged: its checksum does not fit.")
+    return True
+
+
+def _check_parts(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        broken = archive.testzip()
+    if broken is not None:
+        raise Damaged(f"checkpoint {path} is damaged: the checksum of {broken} does not fit.")
 
 
 def save_last(folder: Path, checkpoint: Checkpoint) -> None:
     save(folder / LAST, checkpoint, previous=folder / PREVIOUS)
 
 
-def load_last(folder: Path) -> tuple[Checkpoint | None, str]:
-    """The newest whole state of a folder (None where nothing was saved yet), and a note when it is not the newest.
+def load_last(folder: Path) -> Checkpoint | None:
+    """The newest state of a folder; None where nothing was saved yet.
 
-    Raises RunError when there are states and all of them are damaged.
+    Raises Damaged, which `mending.set_aside` prevents.
     """
-    last, previous = folder / LAST, folder / PREVIOUS
-    if not last.exists() and not previous.exists():
-        return None, ""
-    try:
-        return load(last), ""
-    except RunError as error:
-        if not previous.exists():
-            raise RunError(f"{error} There is no earlier one: remove {folder} to train this fold anew.") from error
-        checkpoint = load(previous)
-        return checkpoint, f"{error} Going on from {PREVIOUS}, saved after epoch {checkpoint.epoch}."
+    for path in (folder / LAST, folder / PREVIOUS):
+        if path.exists():
+            return load(path)
+    return None
 
 
 def _first_line(error: BaseException) -> str:

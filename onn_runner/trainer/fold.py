@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onn_runner import storage
 from onn_runner.errors import ConfigError, Interrupted, RunError, unknown
-from onn_runner.trainer import checkpoint, records
+from onn_runner.trainer import checkpoint, mending, records, weights
 from onn_runner.trainer.checking import strict
 from onn_runner.trainer.device import (
     Randomness,
@@ -21,7 +21,7 @@ from onn_runner.trainer.job import FoldJob
 from onn_runner.trainer.monitor import Monitor, monitors, train_metrics
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import FoldResult, StartResult, Status, read_status, write_status
-from onn_runner.trainer.start import StartTraining, start_folder
+from onn_runner.trainer.start import StartTraining
 
 
 def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: bool = False) -> FoldResult:
@@ -34,6 +34,7 @@ def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: b
     _open(job.folder, resume=resume)
     earlier = _earlier(job.folder, reporter)
     done = {start.start: start for start in (earlier.starts if earlier else ()) if _finished(start, job)}
+    _mend(job, done, chosen, reporter)
     if earlier is not None and len(done) == job.settings.starts and earlier.status in ("done", "diverged"):
         reporter.fold_done(earlier)
         return earlier
@@ -84,7 +85,7 @@ def _train_starts(
             continue
         if stop.requested:
             raise Interrupted(f"stopped by {stop.reason}")
-        _make(start_folder(job, start))
+        _make(job.start_folder(start))
         rivals = _best_values(done, chosen)
         training = StartTraining(job, start, reporter=reporter, stop=stop, monitors=chosen, rivals=rivals)
         done[start] = training.run()
@@ -142,14 +143,14 @@ def _publish(job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, 
     for monitor in chosen:
         best = _best_start({n: start for n, start in done.items() if monitor.key in start.best}, monitor)
         if best is not None:
-            storage.publish(start_folder(job, best) / monitor.file, job.folder / monitor.file)
-    storage.publish(start_folder(job, result.best_start) / records.ITEMS, job.folder / records.ITEMS)
+            weights.publish_best(job.start_folder(best) / monitor.file, job.folder)
+    storage.publish(job.start_folder(result.best_start) / records.ITEMS, job.folder / records.ITEMS)
 
 
 def _rewrite_metrics(job: FoldJob, done: dict[int, StartResult]) -> None:
     rows: list[records.Row] = []
     for start in range(job.settings.starts):
-        state, _ = checkpoint.load_last(start_folder(job, start))
+        state = checkpoint.load_last(job.start_folder(start))
         for values in state.history if state else []:
             rows += records.epoch_rows(job.fold.index, start, values)
         if start in done:
@@ -160,6 +161,29 @@ def _rewrite_metrics(job: FoldJob, done: dict[int, StartResult]) -> None:
 def _finished(start: StartResult, job: FoldJob) -> bool:
     """More epochs than before open a finished start again, but not one that stopped early or diverged."""
     return start.status == "diverged" or start.stopped_early or start.epochs_run >= job.settings.epochs
+
+
+def _mend(job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, ...], reporter: Reporter) -> None:
+    """Damaged files of all starts are set aside or written again; starts that need training again are not `done`."""
+    for start in range(job.settings.starts):
+        told, again = mending.mend(job.start_folder(start), chosen)
+        if told:
+            reporter.warn(told)
+            reporter.note(f"warning: {told}")
+        if again:
+            done.pop(start, None)
+    if job.settings.starts > 1 and len(done) == job.settings.starts:
+        result = _summary(job, done, chosen, status="done")
+        if result.best is not None and not all(_whole(job.folder / monitor.file) for monitor in chosen):
+            _publish(job, done, chosen, result)
+
+
+def _whole(path: Path) -> bool:
+    try:
+        checkpoint.load(path)
+    except RunError:
+        return False
+    return True
 
 
 def _earlier(folder: Path, reporter: Reporter) -> FoldResult | None:

@@ -48,6 +48,10 @@ class FoldJob:
         if not self.fold.train:
             raise ConfigError(f"fold {self.fold.index} has no items to train on: check partition.")
 
+    def start_folder(self, start: int) -> Path:
+        """A fold with one start keeps everything in its own folder."""
+        return self.folder if self.settings.starts == 1 else self.folder / f"start_{start:02d}"
+
     @property
     def steps(self) -> int:
         """Batches of an epoch, the last partial one included."""

@@ -39,6 +39,12 @@ class StartResult:
     epochs_run: int
     stopped_early: bool = False
     seconds_per_epoch: float = 0.0
+    seconds: float | None = None
+    """This and the next: what training took, without scoring the test part; see `Usage`. None: of earlier versions."""
+    peak_memory: int | None = None
+    energy: float | None = None
+    energy_of: str = ""
+    device: str = ""
     best_epoch: int | None = None
     """Epoch of the best weights by the monitor; None where no epoch had a finite one."""
     averaged: list[int] = field(default_factory=list)

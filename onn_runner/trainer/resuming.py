@@ -18,9 +18,7 @@ def earlier_state(folder: Path, settings: Settings, reporter: Reporter) -> Check
 
     Raises ConfigError where it has more epochs than are asked for.
     """
-    state, note = checkpoint.load_last(folder)
-    if note:
-        reporter.warn(note)
+    state = checkpoint.load_last(folder)
     if state is None:
         return None
     if state.epoch > settings.epochs:

@@ -6,19 +6,21 @@ import copy
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from onn_runner import storage
 from onn_runner.errors import Interrupted
 from onn_runner.metric.base import ItemMetric
-from onn_runner.trainer import batches, checkpoint, records
+from onn_runner.trainer import batches, checkpoint, records, weights
 from onn_runner.trainer.batches import Batch, Turn
 from onn_runner.trainer.best import Best, Mean
 from onn_runner.trainer.board import open_board
 from onn_runner.trainer.checking import make_checks
 from onn_runner.trainer.checkpoint import Checkpoint
-from onn_runner.trainer.divergence import NonFiniteError, finite_weights, has_running_statistics, retrace
+from onn_runner.trainer.consumption import Consumption, Usage
+from onn_runner.trainer.device import choose_device
+from onn_runner.trainer.divergence import NonFiniteError, finite_weights, retrace
 from onn_runner.trainer.engine import Engine
 from onn_runner.trainer.evaluate import BadBatchError, Evaluator
 from onn_runner.trainer.interrupt import StopRequest
@@ -31,11 +33,7 @@ from onn_runner.trainer.resuming import earlier_state, tell
 from onn_runner.trainer.sums import Sums
 from onn_runner.trainer.tensor_statistics import make_statistics
 from onn_runner.trainer.testing import test_scores
-
-
-def start_folder(job: FoldJob, start: int) -> Path:
-    """A fold with one start keeps everything in its own folder."""
-    return job.folder if job.settings.starts == 1 else job.folder / f"start_{start:02d}"
+from onn_runner.trainer.validation import Validation
 
 
 class StartTraining:
@@ -53,13 +51,15 @@ class StartTraining:
     ) -> None:
         self.job, self.start, self.reporter, self.stop = job, start, reporter, stop
         self.monitors = monitors
-        self.folder, self.where = start_folder(job, start), f"fold {job.fold.index}, start {start}"
+        self.folder, self.where = job.start_folder(start), f"fold {job.fold.index}, start {start}"
+        self.consumption = Consumption(choose_device(job.settings.device))
         self.engine = Engine(job, start, higher=monitors[0].higher)
         scoring, training = self._metrics(), self._metrics()
         self.checks = make_checks(job, start, self.engine, reporter)
         self.evaluator = Evaluator(
             engine=self.engine, task=job.task, metrics=scoring, stop=stop, inspect=self.checks.look
         )
+        self.validation = Validation(job, self.evaluator, reporter, self.where)
         self.sums = Sums({name: training[name] for name in train_metrics(job.settings, monitors)})
         self.best = Best(job, start, self.folder, monitors, rivals)
         self.preview = Preview(job, self.engine)
@@ -67,12 +67,10 @@ class StartTraining:
         self.origin = 0
         """Epoch whose weights the current one begins with: the last one, or the one gone back to."""
         self.best_state: dict[str, Any] = {}
-        self.told_unanswered = False
-        self.overflow = ""
-        """What made the last validation overflow that did."""
         self.history: list[dict[str, float]] = []
-        self.seconds = 0.0
-        self.clock = self.saved = time.monotonic()
+        self.usage = Usage()
+        """What training took until the last checkpoint."""
+        self.saved = time.monotonic()
         self._restore()
         self.statistics = make_statistics(job, start, self.engine, epoch=self.epoch, step=self.sums.step)
 
@@ -141,6 +139,7 @@ class StartTraining:
             output = self.job.task.train_step(engine.training, batch, engine.step)
         loss = engine.losses[0] if len(engine.losses) == 1 else float(output.loss)
         self.sums.add(output, loss=loss, norms=engine.norms, rate=rate, items=len(batch["index"]))
+        self.consumption.look()
         self.reporter.step_done(self.sums.step, self.job.steps)
 
     def _finish_epoch(self) -> None:
@@ -192,48 +191,13 @@ class StartTraining:
         self.best.save(improved, self.engine.scored.state_dict(), self.history[-1])
 
     def _validate(self) -> dict[str, float]:
-        part = self.job.fold.validation
-        if not part:
-            return {}
         before = self._checkpoint()
-        order = self.job.limited(batches.in_order(len(part), self.job.settings.eval_batch_size))
         try:
-            scores = self.evaluator.score("val", self.job.source.fixed(part), order)
-            self._tell_unanswered(scores.left_out.get("val/loss", 0), sum(map(len, order)))
-            return scores.means
-        except BadBatchError as error:
-            if not has_running_statistics(self.engine.scored):
-                raise
-            return self._unscored(error)
+            return self.validation.scores(self.epoch + 1)
         except Interrupted:
             # Layers may have learned ranges from half the part; the state from before it is the one to repeat.
             checkpoint.save_last(self.folder, before)
             raise
-
-    def _tell_unanswered(self, count: int, items: int) -> None:
-        """Once: items of classes whose scores overflow count as wrong, and have no likelihood."""
-        if count and not self.told_unanswered:
-            self.told_unanswered = True
-            self.reporter.warn(
-                f"{self.where}, epoch {self.epoch + 1}: the network's scores of {count} of "
-                f"{items} validation items are not finite: they count as wrong. Bounded "
-                "activations (model.activation=tanh or ReLU6) keep products finite."
-            )
-
-    def _unscored(self, error: BadBatchError) -> dict[str, float]:
-        """No scores for an epoch whose norms, by what they have seen of earlier weights, let validation overflow.
-
-        Training goes by the statistics of each batch and may be sound; products of many layers square what running
-        ones are off by.
-        """
-        layer = error.layer or retrace(self.engine, self.job.task, error.batch, testing=True)
-        self.overflow = f"{error.what}; first in {layer}"
-        self.reporter.warn(
-            f"{self.where}, epoch {self.epoch + 1}: {self.overflow}. The norms' running statistics do not fit the "
-            "weights yet: such epochs cannot be the best. A lower optimizer.lr or bounded activations "
-            "(model.activation=tanh or ReLU6) make them rare."
-        )
-        return dict.fromkeys((f"val/{name}" for name in ("loss", *self.evaluator.metrics)), math.nan)
 
     def _tell_beginning(self) -> None:
         """What the weights that training begins with score, where they are not fresh."""
@@ -248,11 +212,13 @@ class StartTraining:
         """The best weights on the test part and on whole originals."""
         epoch = self.best.epoch
         if epoch is None:
-            raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer=self.overflow or "the metric")
+            raise NonFiniteError(
+                f"{self.monitors[0].key} was never finite", layer=self.validation.overflow or "the metric"
+            )
         mean = self.best.try_mean(self.evaluator, self.history[epoch - 1])
         if mean is not None:
             self.reporter.note(f"{self.where}: {mean}")
-        self.engine.load_network(checkpoint.load(self.folder / self.monitors[0].file).network)
+        self.engine.load_network(weights.load_best(self.folder / self.monitors[0].file).network)
         scores = test_scores(self.evaluator, self.job, self.start)
         self.board.scalars(scores.means, epoch)
         records.write_items(self.folder, scores.rows)
@@ -266,22 +232,14 @@ class StartTraining:
         mean: Mean | None = None,
         diverged: Divergence | None = None,
     ) -> StartResult:
-        epoch = self.best.epoch
-        row = dict(self.history[epoch - 1]) if epoch else {}
-        best = {key: found["value"] for key, found in self.best.found.items()}
-        if mean is not None and mean.taken and mean.key.startswith("val/"):
-            row |= mean.scores
-            best[mean.key] = mean.value
         return StartResult(
             start=self.start,
             status="diverged" if diverged else "done",
             epochs_run=self.epoch,
             stopped_early=not diverged and self.epoch < self.job.settings.epochs,
-            seconds_per_epoch=self.seconds / self.epoch if self.epoch else 0.0,
-            best_epoch=epoch,
-            averaged=mean.epochs if mean is not None and mean.taken else [],
-            best=best,
-            validation={key: value for key, value in row.items() if key != "epoch"},
+            seconds_per_epoch=self.usage.seconds / self.epoch if self.epoch else 0.0,
+            **asdict(self.usage),
+            **self.best.facts(self.history, mean),
             test=test,
             left_out=left_out,
             diverged=diverged,
@@ -300,8 +258,7 @@ class StartTraining:
         return result
 
     def _checkpoint(self) -> Checkpoint:
-        now = time.monotonic()
-        self.seconds, self.clock = self.seconds + now - self.clock, now
+        self.usage = self.consumption.usage()
         return Checkpoint(
             config=self.job.config,
             seed=self.job.seed,
@@ -315,7 +272,7 @@ class StartTraining:
             best_state=self.best_state,
             candidates=dict(self.best.candidates),
             history=list(self.history),
-            seconds=self.seconds,
+            usage=asdict(self.usage),
             **self.engine.state(),
         )
 
@@ -338,7 +295,8 @@ class StartTraining:
         self.engine.load(state)
         # An update that was begun goes on with the gradients that it has.
         self.engine.turn = Turn(last=not state.gradients)
-        self.epoch, self.seconds = state.epoch, state.seconds
+        self.epoch, self.usage = state.epoch, state.used
+        self.consumption.earlier = self.usage
         self.origin, self.best_state = state.origin or state.epoch, state.best_state
         self.history = list(state.history)
         self.best.found, self.best.candidates = dict(state.best), dict(state.candidates)

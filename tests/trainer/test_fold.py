@@ -48,7 +48,8 @@ def test_a_fold_leaves_everything(tmp_path: Path) -> None:
     result = run(tmp_path, keep_best=["val/mae"])
     assert result.status == "done"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "best.pt", "best_mae.pt", "last.previous.pt", "last.pt", "metrics.csv", "status.json", "test_items.csv",
+        "best.pt", "best.safetensors", "best_mae.pt", "best_mae.safetensors", "last.previous.pt", "last.pt",
+        "metrics.csv", "status.json", "test_items.csv",
     ]  # fmt: skip
     start = result.starts[0]
     assert start.best_epoch == 3
