@@ -20,7 +20,7 @@ from onn_runner import storage
 from onn_runner.cli import argv, job, sweep_folder
 from onn_runner.cli.argv import Command
 from onn_runner.cli.compose import compose, translated
-from onn_runner.cli.search_settings import directions_of, read
+from onn_runner.cli.search_settings import directions_of, read, without_hydra
 from onn_runner.cli.search_space import Space, space_of
 from onn_runner.cli.sweep import DistinctSweeper
 from onn_runner.cli.sweep_folder import Job, Plan
@@ -45,7 +45,7 @@ class SearchSweeper(DistinctSweeper):
             raise ConfigError("hydra/sweeper=optuna is not installed: pip install 'onn-runner[sweep]'")
         self.space = self._space(job.as_typed(config.hydra))
         first = {key: _example(dimension) for key, dimension in self.space.dimensions.items()}
-        self.example = compose(hydra, command, self.space.overrides(first))
+        self.example = without_hydra(compose(hydra, command, self.space.overrides(first)))
         self.directions = directions_of(self.settings, self.example)
         self.search: Search | None = None
         from onn_runner.cli.search_study import check

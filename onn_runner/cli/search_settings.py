@@ -149,3 +149,10 @@ def fold_reports(settings: Any, config: DictConfig) -> Callable[[int, int, float
     from onn_runner.cli.search_study import FoldReports
 
     return FoldReports(chosen, folder=Path(str(settings.sweep.dir)), number=int(number))
+
+
+def without_hydra(config: DictConfig) -> DictConfig:
+    """What a job computes of a whole composed config."""
+    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    assert isinstance(own, DictConfig)
+    return own
