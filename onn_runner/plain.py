@@ -91,17 +91,26 @@ def _count(value: Any, known: dict[int, int], above: tuple[int, ...]) -> int:
 def not_tensors(error: BaseException) -> str:
     """Why torch did not read a file, in one line, without its advice to read it in a way that runs code."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
+    if isinstance(error, LookupError | AttributeError | TypeError):
+        return "it is no file of torch"
     if "weights only" in line.lower() or "weights_only" in line:
         return "it holds objects of Python, which can run code when they are loaded; here only tensors and numbers are"
     return printable(line)
 
 
 def refuse_packed(path: Path) -> None:
-    """Raises ValueError for a zip file that would take more memory than disk: torch and this package never pack."""
+    """Raises ValueError for a zip file that would take more memory than disk: torch and this package never pack.
+
+    Also for what is no file, such as a pipe, which would be waited for.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
     packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
     if packed or sum(member.file_size for member in members) > path.stat().st_size:
-        raise ValueError("its parts are packed, as torch does not do it: they would take more memory than the file says")
+        raise ValueError(
+            "its parts are packed, as torch does not do it: they would take more memory than the file says"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from onn_runner.data.arrays_stored import Array, Stored
+from onn_runner.data.memory import free_bytes, megabytes
 from onn_runner.errors import ConfigError, unknown
 
 DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, IndexError, zlib.error, zipfile.BadZipFile)
@@ -26,12 +28,13 @@ ADVICE = {
     "object": "object arrays hold Python's pickles, which can run code: save numbers of one shape",
     "complex": "save real and imaginary parts as channels",
     "empty": "save it with values",
+    "kept elsewhere": "its values are read from another file than this and those beside it: copy them into it",
 }
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a file holds under a name; `kind`: a dtype's name, or string, object, struct, cell, sparse, empty."""
+    """What a file holds under a name; `kind`: a dtype's name, or one of ADVICE or string."""
 
     name: str
     shape: tuple[int, ...]
@@ -82,7 +85,7 @@ class ArrayFile(ABC):
             kind = "complex" if entry.kind.startswith("complex") else entry.kind
             advice = ADVICE.get(kind, "choose an array of numbers")
             raise ConfigError(f"{key} (={entry.name}) in {self.path} is no array of numbers but {entry.kind}: {advice}")
-        if 0 in entry.shape or not entry.shape:
+        if min(entry.shape, default=0) < 1:
             raise ConfigError(f"{key} (={entry.name}) in {self.path} is empty or a single number: {entry}")
         with damage(self.path, self.key):
             return self._read(entry)
@@ -101,6 +104,15 @@ class ArrayFile(ABC):
         if entry.usable and not np.array_equal(values, np.round(values)):
             raise ConfigError(f"{key} (={name}) in {self.path} holds fractions: labels are whole numbers or words")
         return [str(int(value)) if entry.usable else str(value).strip() for value in values.tolist()]
+
+    def refuse_larger_than_memory(self, entry: Entry) -> None:
+        """What is read as a whole: raises ConfigError before anything is unpacked that the memory does not hold."""
+        size = math.prod(entry.shape) * np.dtype(entry.kind).itemsize
+        if size > free_bytes():
+            raise ConfigError(
+                f"{entry} in {self.path} takes {megabytes(size)}, which is more than the memory that is free: save it "
+                "as .npy or .h5, which are read in parts"
+            )
 
     def _entry(self, name: object, key: str) -> Entry:
         usable = [entry for entry in self.entries.values() if entry.usable]
@@ -125,6 +137,8 @@ def damage(path: Path, key: str) -> Iterator[None]:
         yield
     except ConfigError:
         raise
+    except MemoryError as error:
+        raise ConfigError(f"{key} (={path}) holds more than the memory here: {' '.join(str(error).split())}") from error
     except (*DAMAGE, MatReadError, RuntimeError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{key} (={path}) cannot be read, it is cut short or no such file: {text}") from error

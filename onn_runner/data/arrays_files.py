@@ -50,6 +50,8 @@ class Hdf5File(ArrayFile):
     def _kind(self, node: Any) -> str:
         import h5py
 
+        if _is_elsewhere(node):
+            return "kept elsewhere"
         written = node.attrs.get("MATLAB_class", b"")
         written = written.decode() if isinstance(written, bytes) else str(written)
         if node.shape is None or "MATLAB_empty" in node.attrs:
@@ -75,6 +77,15 @@ class Hdf5File(ArrayFile):
         return np.array(["".join(map(chr, row)) for row in rows.tolist()])
 
 
+def _is_elsewhere(node: Any) -> bool:
+    """Whether the values of a dataset come out of files that lie neither beside its own nor below: any on the disk."""
+    if node.external:
+        return True
+    folder = Path(node.file.filename).resolve().parent
+    sources = [source.file_name for source in node.virtual_sources()] if node.is_virtual else []
+    return not all((folder / source).resolve().is_relative_to(folder) for source in sources)
+
+
 class NumpyFile(ArrayFile):
     """.npz, or .npy, whose one array is named after the file; which of them it is, the file says."""
 
@@ -94,6 +105,7 @@ class NumpyFile(ArrayFile):
 
     def _read(self, entry: Entry) -> Stored:
         if zipfile.is_zipfile(self.path):
+            self.refuse_larger_than_memory(entry)
             return InMemory(self._strings(entry))
         stored = NpyArray(self.path, entry.shape, np.dtype(entry.kind))
         stored.handle()
@@ -135,6 +147,7 @@ class MatlabFile(ArrayFile):
             raise EOFError(f"{size} bytes of at least {place}")
 
     def _read(self, entry: Entry) -> Stored:
+        self.refuse_larger_than_memory(entry)
         return InMemory(self._strings(entry))
 
     def _strings(self, entry: Entry) -> Array:

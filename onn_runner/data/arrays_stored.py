@@ -143,6 +143,8 @@ class Hdf5Array(OnDisk):
             found = dataset[index[::-1]].T if self.reverse else dataset[index]
         except (OSError, RuntimeError, ValueError) as error:
             raise self.damaged(error) from error
+        except MemoryError as error:
+            raise ConfigError(f"{self.name} in {self.path}: an item does not fit into the memory ({error})") from error
         # MATLAB's logical values are bytes in the file.
         return np.asarray(found, dtype=self.dtype)
 

@@ -16,7 +16,7 @@ SHARE = 0.5
 def budget(in_memory: object) -> float:
     """Bytes that data may take: by `data.in_memory` all (true), none (false), or a share of what is free (null)."""
     if in_memory is None:
-        return SHARE * _free_bytes()
+        return SHARE * free_bytes()
     return math.inf if flag("data.in_memory", in_memory) else 0
 
 
@@ -24,7 +24,7 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
     with contextlib.suppress(OSError, ValueError, LookupError, StopIteration):
         # Linux: what it would give back of its cache of files counts as free.
         lines = Path("/proc/meminfo").read_text().splitlines()

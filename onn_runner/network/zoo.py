@@ -191,7 +191,9 @@ def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=
     """Load a state_dict of first order; what was left out, in words. Raises ConfigError, naming `key` and the file."""
     try:
         refuse_packed(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ConfigError(f"{key}{path}: there is no such file") from error
     except UNREADABLE as error:

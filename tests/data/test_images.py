@@ -108,7 +108,7 @@ def test_patches_are_read_from_files_where_memory_does_not_hold_them(
     size = source(folder).survey.size
     assert size == 5 * 20 * 20 * 4 * (3 + 1 + 3)
     for free, held in ((2 * size, True), (2 * size - 2, False)):
-        monkeypatch.setattr("onn_runner.data.memory._free_bytes", lambda free=free: free)
+        monkeypatch.setattr("onn_runner.data.memory.free_bytes", lambda free=free: free)
         assert (source(folder).survey.held is not None) is held
 
 
