@@ -34,12 +34,12 @@ EFFECTS = {"conv": 0.0, "onn": 0.4, "self_onn": 0.25, "quadratic": -0.1}
 
 
 def split(folds: int = 3) -> list[Fold]:
-    """Whole photographs are tested, in turn."""
-    numbers = range(len(NAMES))
+    """Whole photographs are tested, in turn; one fold tests a third of them."""
+    numbers, parts = range(len(NAMES)), folds if folds > 1 else 3
     found = []
     for index in range(folds):
-        test = tuple(item for item in numbers if (item // PATCHES) % folds == index)
-        validation = tuple(item for item in numbers if (item // PATCHES) % folds == (index + 1) % folds)
+        test = tuple(item for item in numbers if (item // PATCHES) % parts == index)
+        validation = tuple(item for item in numbers if (item // PATCHES) % parts == (index + 1) % parts)
         train = tuple(item for item in numbers if item not in test and item not in validation)
         found.append(Fold(index, train or validation, validation if train else (), test))
     return found

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from onn_runner.study.writing import Findings
 
 PAGE = "report.html"
+MOST_COMPARED = 12
+"""Methods in the table of differences on the screen."""
 
 
 def report(
@@ -46,7 +48,7 @@ def report(
             f"{', '.join(folders)}: no run has a result for every fold, so that there is nothing to average"
         )
     findings = found(chosen(study, metric), baseline)
-    for table in findings.tables():
+    for table in findings.tables(most=MOST_COMPARED):
         screen.show_table(console, table, left=(0, 1) if "test" in table.headings else (0,))
     _show_left_out(console, study)
     place = Path(out) if out is not None else Path(folders[0]) / "report"
@@ -74,11 +76,13 @@ def found(study: Study, baseline: str | None) -> Findings:
     from onn_runner.study import comparing, statistics
     from onn_runner.study.writing import Findings
 
+    summaries = statistics.summaries(study)
+    study = statistics.best_first(study, summaries)
     against = comparing.baseline_of(study, baseline)
     return Findings(
         study=study,
         baseline=against.label,
-        summaries=statistics.summaries(study),
+        summaries=summaries,
         comparisons=comparing.comparisons(study, against),
         costs=tuple(map(statistics.costs, study.methods)),
     )

@@ -36,7 +36,7 @@ class Averaged:
 def baseline_of(study: Study, asked: str | None) -> Method:
     """The method called `asked`, or whose label alone begins with that word, or holds it.
 
-    None: the convolution, else a twin, else the first. Raises ConfigError with the labels.
+    None: the convolution, else a twin, else any; of several the first. Raises ConfigError with the labels.
     """
     labels = [method.label for method in study.methods]
     if asked is None:

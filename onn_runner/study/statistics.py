@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 
 from onn_runner.partition.base import Fold
 from onn_runner.partition.split import from_plain
 from onn_runner.report.paired import interval, widening
-from onn_runner.study.records import Costs, Method, Run, Study, Summary
+from onn_runner.study.records import Costs, Kind, Method, Run, Study, Summary
 from onn_runner.study.scores import best_starts, fold_scores
 
 
@@ -20,6 +21,20 @@ def summaries(study: Study, keys: Sequence[str] | None = None) -> tuple[Summary,
     """Of every method in every one of `keys`, by default all that the study shows."""
     keys = tuple(study.metrics) if keys is None else keys
     return tuple(summary(method, key) for method in study.methods for key in keys)
+
+
+def best_first(study: Study, found: Sequence[Summary]) -> Study:
+    """With its methods ordered by the first score; trained ones, twins and untrained ones each for themselves."""
+    key = next(iter(study.metrics), None)
+    means = {one.label: one.mean for one in found if one.key == key}
+    higher = study.metrics[key] if key is not None else None
+
+    def place(method: Method) -> tuple[int, float]:
+        mean = means.get(method.label)
+        worth = math.inf if mean is None else 0.0 if higher is None else -mean if higher else mean
+        return get_args(Kind).index(method.kind), worth
+
+    return replace(study, methods=tuple(sorted(study.methods, key=place)))
 
 
 def summary(method: Method, key: str) -> Summary:

@@ -11,7 +11,7 @@ from onn_runner.report.differences import places, with_interval
 from onn_runner.report.table import Table, decimals, figure, heading
 from onn_runner.study import gathering
 from onn_runner.study.records import Comparison, Costs, Method, Run, Study, Summary
-from onn_runner.study.statistics import summaries
+from onn_runner.study.statistics import best_first, summaries
 from onn_runner.study.wording import comparison_notes, counted, score_notes
 
 MOST_LEFT_OUT = 100
@@ -24,7 +24,8 @@ def sweep_table(folder: Path) -> Table | None:
         study = gathering.gather([folder])
     except ConfigError:
         return None
-    return score_table(study, summaries(study), intervals=False, over_seeds=False) if study.methods else None
+    found = summaries(study)
+    return score_table(best_first(study, found), found, intervals=False, over_seeds=False) if study.methods else None
 
 
 def score_table(study: Study, found: Sequence[Summary], *, intervals: bool = True, over_seeds: bool = True) -> Table:
@@ -112,15 +113,17 @@ def _over_seeds(one: Summary) -> str:
     return figure(one.std_seeds, metric, places=decimals(one.mean, metric))
 
 
-def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:
+def comparison_table(study: Study, found: Sequence[Comparison], *, most: int | None = None) -> Table | None:
     """Each method against the baseline: the first score in full, of the others the difference and Holm's p.
 
-    None where nothing is compared.
+    `most`: how many methods, by default all. None where nothing is compared.
     """
     if not found:
         return None
     keys = list(dict.fromkeys(one.key for one in found))
-    labels = list(dict.fromkeys(one.label for one in found))
+    compared = {one.label for one in found}
+    labels = [method.label for method in study.methods if method.label in compared][:most]
+    more = len(compared) - len(labels)
     by_place = {(one.label, one.test, one.key): one for one in found}
     tests = list(dict.fromkeys(one.test for one in found))
     rows: list[tuple[str, ...]] = []
@@ -141,7 +144,9 @@ def comparison_table(study: Study, found: Sequence[Comparison]) -> Table | None:
     others = (f"{heading(key, study.metrics.get(key))}, p (Holm)" for key in keys[1:])
     headings = ("", "test", f"{first} [95 % interval]", "better on", "p", "p (Holm)", *others)
     title = f"difference to {found[0].baseline}"
-    return _safe(Table(title, headings, tuple(rows), tuple(sections), comparison_notes(study, found)))
+    notes = comparison_notes(study, found)
+    told = (f"and {counted(more, 'method')} more: comparisons.csv and table.md have all",) if more else ()
+    return _safe(Table(title, headings, tuple(rows), tuple(sections), (*told, *notes)))
 
 
 def _comparison_cells(test: str, entries: Sequence[Comparison | None], digits: Sequence[int]) -> tuple[str, ...]:

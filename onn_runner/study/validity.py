@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from onn_runner.partition.split import SPLIT_SCHEMA
+from onn_runner.errors import ConfigError
+from onn_runner.partition.split import MOST_FOLDS, from_plain
 from onn_runner.report.results import RESULTS_SCHEMA, best_start, divergences
 
-PARTS = ("train", "validation", "test")
-MOST_FOLDS = 10**6
 LARGEST_SCORE = 1e150
 """Beyond it squares overflow."""
 WRONG = (KeyError, TypeError, ValueError, AttributeError, StopIteration)
@@ -55,16 +54,12 @@ def _folds(folds: Any) -> None:
 
 def of_split(split: Mapping[str, Any]) -> str:
     """What is wrong with split.json; empty where nothing is."""
-    if split.get("schema") != SPLIT_SCHEMA:
-        return f"has schema {split.get('schema')!r}, this version reads {SPLIT_SCHEMA}"
     try:
         if split["fingerprint"] is not None:
             _text(split["fingerprint"])
-        for fold in split["folds"]:
-            _index(fold["index"])
-            for part in PARTS:
-                if not all(type(item) is int for item in fold[part]):
-                    raise ValueError(f"an item of {part} is no whole number")
+        from_plain(split)
+    except ConfigError as error:
+        return f"is damaged ({str(error).removesuffix(': start a new run')})"
     except WRONG as error:
         return f"is damaged ({_short(error)})"
     return ""

@@ -83,6 +83,8 @@ def limits(found: Sequence[Comparison]) -> list[str]:
     for one in found:
         sizes[one.key, one.test] = sizes.get((one.key, one.test), 0) + (one.p is not None)
     told: dict[str, None] = {}
+    if any(one.unit == "folds" and one.n == 1 for one in found):
+        told["one fold: no test by fold, since nothing tells what other training data would give"] = None
     items_can = any(not _out_of_reach(one, sizes) for one in found if one.test == "signed-rank by item" and one.n)
     for one in (one for one in found if _out_of_reach(one, sizes)):
         size, least = sizes[one.key, one.test], one.attainable or 0.0

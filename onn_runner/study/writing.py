@@ -34,10 +34,10 @@ class Findings:
     comparisons: tuple[Comparison, ...]
     costs: tuple[Costs, ...]
 
-    def tables(self) -> list[Table]:
-        """Scores, and where there are any differences and costs."""
+    def tables(self, *, most: int | None = None) -> list[Table]:
+        """Scores, and where there are any differences and costs. `most`: methods in the table of differences."""
         others = (
-            tables.comparison_table(self.study, self.comparisons),
+            tables.comparison_table(self.study, self.comparisons, most=most),
             tables.cost_table(self.study, self.costs),
         )
         return [tables.score_table(self.study, self.summaries), *(one for one in others if one is not None)]

@@ -11,7 +11,7 @@ from study_examples import write_run, write_sweep
 
 from onn_runner.study.gathering import gather
 from onn_runner.study.records import Method, Run
-from onn_runner.study.statistics import costs, holm, summary
+from onn_runner.study.statistics import best_first, costs, holm, summaries, summary
 
 EXACT = 1e-12
 """Double precision, a few operations."""
@@ -143,3 +143,13 @@ def test_holm_is_at_most_bonferroni_and_keeps_the_order() -> None:
     adjusted = holm(values)  # type: ignore[arg-type]
     assert all(p <= a <= min(1.0, 20 * p) + EXACT for p, a in zip(values, adjusted, strict=True))
     assert np.array_equal(np.argsort(values, kind="stable"), np.lexsort((values, adjusted)))
+
+
+def test_the_best_stand_first_within_their_kind(tmp_path: Path) -> None:
+    study = gather([write_sweep(tmp_path / "sweep", ("quadratic", "onn"), (0,), twin="conv")])
+    found = summaries(study)
+    assert [one.label for one in best_first(study, found).methods] == [
+        "onn sine", "quadratic", "conv (twin)", "untouched input",
+    ]  # fmt: skip
+    lower = dataclasses.replace(study, metrics={"test/psnr": False})
+    assert [one.label for one in best_first(lower, found).methods][:2] == ["quadratic", "onn sine"]

@@ -90,7 +90,7 @@ def test_a_sweep_has_a_table_for_its_end(tmp_path: Path) -> None:
     write_sweep(tmp_path / "sweep", ("conv", "onn"), (0, 1))
     table = tables.sweep_table(tmp_path / "sweep")
     assert table is not None
-    assert [row[0] for row in table.rows] == ["conv", "onn sine", "untouched input"]
+    assert [row[0] for row in table.rows] == ["onn sine", "conv", "untouched input"]
     assert re.fullmatch(r"\d\d\.\d\d ± \d\.\d\d", table.rows[0][3])
     (tmp_path / "empty").mkdir()
     assert tables.sweep_table(tmp_path / "empty") is None
