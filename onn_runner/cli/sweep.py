@@ -167,6 +167,8 @@ class DistinctSweeper(BasicSweeper):
 
     def _useful(self, overrides: Sequence[str]) -> list[str]:
         parts = {text: text.lstrip("+~").partition("=")[0].split(".")[0] for text in overrides}
+        if not {"ops", "operators"} & set(parts.values()):
+            return list(overrides)
         deciding = tuple(text for text, part in parts.items() if part in self.groups)
         if deciding not in self.composed:
             self.composed[deciding] = compose(self.hydra, self.command, deciding)
@@ -195,9 +197,8 @@ class DistinctSweeper(BasicSweeper):
         """Launch the jobs; those that have to be launched again, since a process of theirs was killed."""
         assert self.launcher is not None
         lost: Exception | None = None
-        size = self.max_batch_size or len(pending)
-        for first in range(0, len(pending), size):
-            jobs = pending[first : first + size]
+        for jobs in self._batches(pending):
+            first = pending.index(jobs[0])
             batch = [[*one.overrides, f"hydra.sweep.subdir={one.folder}"] for one in jobs]
             try:
                 with self._told(jobs, where):
@@ -210,6 +211,13 @@ class DistinctSweeper(BasicSweeper):
         if not left:
             return []
         return self._after_deaths(left, where, lost, all_of=len(pending))
+
+    def _batches(self, pending: Sequence[Job]) -> list[list[Job]]:
+        """What is launched together. Where a dead process takes its neighbours along, suspects run one by one."""
+        alone = [one for one in pending if self.deaths[one.folder]] if _pooled(self.launcher) else []
+        others = [one for one in pending if one not in alone]
+        size = self.max_batch_size or max(1, len(others))
+        return [others[first : first + size] for first in range(0, len(others), size)] + [[one] for one in alone]
 
     def _told(self, jobs: Sequence[Job], where: Path) -> AbstractContextManager[None]:
         """Jobs in this process tell themselves how far they are; of others their folders do."""
@@ -242,6 +250,11 @@ class DistinctSweeper(BasicSweeper):
         if again:
             print(f"onn-run: {died} jobs lost their process; {len(again)} are launched again", file=sys.stderr)
         return again
+
+
+def _pooled(launcher: object) -> bool:
+    """Whether its processes end together: joblib's pool ends when one of them is killed."""
+    return type(launcher).__name__ == "JoblibLauncher"
 
 
 def _ended(record: job.Record | None) -> bool:
