@@ -274,7 +274,8 @@ def test_what_cannot_be_drawn_is_a_warning_with_the_reason(copied, monkeypatch):
     (warning,) = draw(job, result)
     assert "no pictures (cannot write" in warning
     (job.folder / "pictures").unlink()
-    (job.folder / "best.pt").write_bytes(b"damaged")
+    for copy in ("best.pt", "best.safetensors"):
+        (job.folder / copy).write_bytes(b"damaged")
     (warning,) = draw(job, result)
     assert "best.pt is damaged" in warning
     assert not (job.folder / "pictures").exists()
