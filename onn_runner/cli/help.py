@@ -45,9 +45,9 @@ EXAMPLES
                                                  an operator of your own: mine/ops/mine.yaml and my_ops.py
 
   Sweeps run one job after another; sweep=joblib, submitit_local, slurm or ray runs several at once, sweep=optuna
-  searches (extras: pip install 'onn-runner[joblib]', submitit, ray, sweep). The same command again goes on with a sweep:
-  finished jobs stay, stopped ones are resumed, sweep.retry_failed=true tries failed ones again. "onn status FOLDER" shows
-  how far it is, "onn report FOLDER" makes tables and a page of it.
+  searches (extras: pip install 'onn-runner[joblib]', submitit, ray, sweep). The same command again goes on with a
+  sweep: finished jobs stay, stopped ones are resumed, sweep.retry_failed=true tries failed ones again.
+  "onn status FOLDER" shows how far it is, "onn report FOLDER" makes tables and a page of it.
 
 FLAGS
   -h, --help                 this text

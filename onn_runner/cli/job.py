@@ -28,6 +28,8 @@ resolvers.register()
 
 RECORD, LOCK, LOG = "job.json", ".job.lock", "log.txt"
 FINISHED, FAILED, RUNNING, STOPPED, PRUNED = "finished", "failed", "running", "stopped", "pruned"
+ALONE = ("basic",)
+"""Launchers that run one job after the other in the sweep's own process."""
 HOW = ("sweep", "dry_run")
 """Keys that say how a job runs: no part of what its run is composed from later."""
 
@@ -154,7 +156,7 @@ def held(folder: Path) -> Iterator[None]:
 @contextmanager
 def logged(folder: Path, settings: Any) -> Iterator[None]:
     """Where jobs run side by side, what this one prints goes to log.txt in its folder."""
-    if settings.runtime.choices.get("hydra/launcher", "basic") == "basic":
+    if settings.runtime.choices.get("hydra/launcher", "basic") in ALONE:
         yield
         return
     try:

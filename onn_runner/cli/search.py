@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -40,7 +39,7 @@ class SearchSweeper(DistinctSweeper):
         """`config`: of the sweep, with Hydra's node. Raises ConfigError for settings and ranges that make no search."""
         self.settings = read(config.hydra.sweeper)
         params = {str(key): str(value) for key, value in self.settings.params.items()}
-        super().__init__(hydra, command, BasicSweeper(max_batch_size=None, params=params))
+        super().__init__(hydra, command, params=params)
         if importlib.util.find_spec("optuna") is None:
             raise ConfigError("hydra/sweeper=optuna is not installed: pip install 'onn-runner[sweep]'")
         self.space = self._space(job.as_typed(config.hydra))
@@ -153,7 +152,7 @@ class SearchSweeper(DistinctSweeper):
     def _space(self, arguments: Sequence[str]) -> Space:
         """Of hydra.sweeper.params and what was typed, which counts where both name a key."""
         with translated():
-            texts = argv.merge(self._parse_config(), arguments)
+            texts = argv.merge([f"{key}={value}" for key, value in self.params.items()], arguments)
             return space_of(OverridesParser.create(config_loader=self.hydra.config_loader).parse_overrides(list(texts)))
 
     def show(self, where: Path) -> None:

@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra._internal.callbacks import Callbacks
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.core.plugins import Plugins
-from hydra.types import HydraContext, RunMode
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from onn_runner import locking
@@ -34,7 +34,7 @@ from onn_runner.errors import ConfigError, OnnRunnerError, RunError
 if TYPE_CHECKING:
     from onn_runner.cli.search import SearchSweeper
 
-EVERY_VALUE = f"{BasicSweeper.__module__}.{BasicSweeper.__name__}"
+EVERY_VALUE = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 MOST_DEATHS = 2
 """So often may a job's process vanish, in one start of the sweep, before the job counts as failed."""
 
@@ -61,8 +61,9 @@ def _sweep(hydra: Hydra, command: Command, config: DictConfig, search: SearchSwe
     if search is None:
         with translated():
             sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=task)
-    if type(sweeper) is BasicSweeper:
-        sweeper = DistinctSweeper(hydra, command, sweeper)
+    # By name: Hydra makes the classes of its plugins anew when it looks for them.
+    if type(sweeper).__name__ == "BasicSweeper":
+        sweeper = DistinctSweeper(hydra, command, params=sweeper.params, max_batch_size=sweeper.max_batch_size)
     if isinstance(sweeper, DistinctSweeper):
         sweeper.setup(hydra_context=context, task_function=task, config=config)
     try:
@@ -98,20 +99,38 @@ def _master_config(hydra: Hydra, command: Command, where: Path) -> DictConfig:
     return config
 
 
-class DistinctSweeper(BasicSweeper):
+class DistinctSweeper(Sweeper):
     """The product of all values, without jobs that differ only in what their model does not use.
 
     A failed job does not end it: `job.carry_out` keeps what went wrong. Neither does a job whose process is killed: the
     others are launched again, and it as well, until it has died `MOST_DEATHS` times.
     """
 
-    def __init__(self, hydra: Hydra, command: Command, like: BasicSweeper) -> None:
-        super().__init__(max_batch_size=like.max_batch_size, params=like.params)
+    def __init__(
+        self, hydra: Hydra, command: Command, *, params: Mapping[str, Any], max_batch_size: int | None = None
+    ) -> None:
+        """`params`: hydra.sweeper.params, what a preset sweeps over. `max_batch_size`: jobs of one launch."""
         self.hydra = hydra
         self.command = command
+        self.params = params
+        self.max_batch_size = max_batch_size
+        self.hydra_context: HydraContext | None = None
+        self.config: DictConfig | None = None
+        self.launcher: Launcher | None = None
         self.groups = frozenset(check.catalogue_of(command).groups)
         self.composed: dict[tuple[str, ...], DictConfig] = {}
         self.deaths: Counter[str] = Counter()
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context = hydra_context
+        self.config = config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def preset(self) -> list[str]:
+        """What hydra.sweeper.params varies, as overrides."""
+        return [f"{key}={value}" for key, value in self.params.items()]
 
     def sweep(self, arguments: list[str]) -> None:
         assert self.config is not None
@@ -133,7 +152,7 @@ class DistinctSweeper(BasicSweeper):
 
     def _plan(self, arguments: list[str], where: Path) -> Plan:
         """The jobs, written into the folder. Raises ConfigError where the folder has another sweep's."""
-        params = argv.merge(self._parse_config(), arguments)
+        params = argv.merge(self.preset(), arguments)
         assert self.hydra_context is not None
         assert self.config is not None
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -152,6 +171,8 @@ class DistinctSweeper(BasicSweeper):
         )
 
     def _distinct(self, overrides: list[Override]) -> list[list[str]]:
+        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
         distinct = distinct_jobs(jobs, self._useful)
         twice = len(jobs) - len(distinct_jobs(jobs, list))
@@ -221,7 +242,7 @@ class DistinctSweeper(BasicSweeper):
 
     def _told(self, jobs: Sequence[Job], where: Path) -> AbstractContextManager[None]:
         """Jobs in this process tell themselves how far they are; of others their folders do."""
-        if isinstance(self.launcher, BasicLauncher):
+        if type(self.launcher).__name__ == "BasicLauncher":
             return nullcontext()
         plan = sweep_folder.read(where)
         return watched(where, [one.folder for one in jobs], total=len(jobs) if plan is None else len(plan.jobs))
@@ -248,7 +269,8 @@ class DistinctSweeper(BasicSweeper):
         if again and not died and len(left) == all_of:
             raise RunError(f"the launcher could not start the jobs: {lost or 'no reason given'}") from lost
         if again:
-            print(f"onn-run: {died} jobs lost their process; {len(again)} are launched again", file=sys.stderr)
+            whose = "1 job lost its process" if died == 1 else f"{died} jobs lost their processes"
+            print(f"onn-run: {whose}; {len(again)} are launched again", file=sys.stderr)
         return again
 
 
