@@ -156,9 +156,16 @@ def _comparison_cells(test: str, entries: Sequence[Comparison | None], digits: S
         cells = (f"{test}{reason}", "-", "-", "-", "-")
     else:
         what = f"{test} ({counted(main.n, main.unit.removesuffix('s'))})" if main.n else test
-        better = "-" if main.better is None else f"{main.better} of {main.n}"
-        cells = (what, _difference(main, digits[0]), better, probability(main.p), probability(main.p_holm))
+        cells = (what, _difference(main, digits[0]), _better(main), probability(main.p), probability(main.p_holm))
     return (*cells, *(_short(one, places) for one, places in zip(entries[1:], digits[1:], strict=True)))
+
+
+def _better(one: Comparison) -> str:
+    """`14 of 17`; where some are equal (a class is right or wrong) `92, worse on 59 of 1,797`."""
+    if one.better is None or one.worse is None:
+        return "-"
+    equal = one.better + one.worse < one.n
+    return f"{one.better:,}{f', worse on {one.worse:,}' if equal else ''} of {one.n:,}"
 
 
 def _difference(one: Comparison, digits: int) -> str:

@@ -56,6 +56,8 @@ def comparison_notes(study: Study, found: Sequence[Comparison]) -> tuple[str, ..
             f"by item: {unit} are the numbers{averaged}; Student's interval and Wilcoxon's signed-rank test say what "
             f"other {unit} of this kind would give with these trained networks"
         )
+    if units and any(one.key.startswith("fitted/") for one in paired):
+        notes.append("train: scores of what was trained on; nothing follows for anything else")
     if any(one.test == "corrected t by fold" and one.n > 1 for one in paired):
         notes.append(
             "by fold: the corrected resampled t-test (Nadeau and Bengio, 2003) says what other training data would "

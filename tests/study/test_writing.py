@@ -81,6 +81,18 @@ def test_what_is_not_paired_is_said_in_the_table(tmp_path: Path) -> None:
     assert table.rows[0][:2] == ("onn sine", "not paired: other data")
 
 
+@pytest.mark.parametrize(
+    ("better", "worse", "text"), [(14, 3, "14 of 17"), (9, 1, "9, worse on 1 of 17"), (None, None, "-")]
+)
+def test_equal_numbers_are_neither_better_nor_worse(
+    findings: Findings, better: int | None, worse: int | None, text: str
+) -> None:
+    one = dataclasses.replace(findings.comparisons[0], n=17, better=better, worse=worse)
+    table = tables.comparison_table(findings.study, [one])
+    assert table is not None
+    assert table.rows[0][3] == text
+
+
 def test_one_method_has_no_table_of_differences(tmp_path: Path) -> None:
     some = found(gather([write_run(tmp_path / "run")]), None)
     assert [table.title for table in some.tables()] == ["1 method, 1 run: test scores", "costs"]
