@@ -37,7 +37,7 @@ tensorboard: $(INSTALLED) ## look at the runs: make tensorboard LOGDIR=multirun/
 benchmark: $(INSTALLED) ## accuracy, then time and memory of the kernels: make benchmark BENCHMARK_ARGS="--quick"
 	@$(BIN)/python scripts/benchmark.py $(BENCHMARK_ARGS)
 
-soak: $(INSTALLED) ## kill a run 50 times at random moments; its numbers must not change: make soak SOAK_ARGS="--kills 10"
+soak: $(INSTALLED) ## kill runs and sweeps at random moments; no number may change: make soak SOAK_ARGS="--kills 10 --sweep-kills 3"
 	@$(BIN)/python scripts/soak.py $(SOAK_ARGS)
 
 clean: ## remove caches and build products; outputs/, multirun/ and the environment stay

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,14 +163,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chance, began = random.Random(arguments.seed), time.monotonic()
     wrong = []
-    with tempfile.TemporaryDirectory(prefix="onn-soak-", ignore_cleanup_errors=True) as folder:
-        if arguments.kills:
-            wrong += run_soak(Path(folder), arguments.kills, chance)
-            print(f"run: {arguments.kills} kills: {'DIFFERENT' if wrong else 'identical'}", flush=True)
-        if arguments.sweep_kills:
-            wrong += sweep_soak(Path(folder), launchers, arguments.sweep_kills, chance)
-        for text in wrong:
-            print(f"DIFFERENT: {text}")
+    folder = Path(tempfile.mkdtemp(prefix="onn-soak-"))
+    if arguments.kills:
+        wrong += run_soak(folder, arguments.kills, chance)
+        print(f"run: {arguments.kills} kills: {'DIFFERENT' if wrong else 'identical'}", flush=True)
+    if arguments.sweep_kills:
+        wrong += sweep_soak(folder, launchers, arguments.sweep_kills, chance)
+    for text in wrong:
+        print(f"DIFFERENT: {text}")
+    if wrong:
+        print(f"what was computed is kept in {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
     print(f"{time.monotonic() - began:.0f} s, seed {arguments.seed}: {'DIFFERENT' if wrong else 'all identical'}")
     return 1 if wrong else 0
 

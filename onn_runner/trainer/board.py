@@ -71,7 +71,9 @@ class EventBoard:
         """Names of the scalars that an earlier process wrote for an epoch."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        events = EventAccumulator(str(self.folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+        sizes = {"scalars": 0, "images": 1, "histograms": 1}
+        # Without purging, of which it would tell on the screen.
+        events = EventAccumulator(str(self.folder), size_guidance=sizes, purge_orphaned_data=False)
         events.Reload()
         return {name for name in events.Tags()["scalars"] if any(point.step == epoch for point in events.Scalars(name))}
 
