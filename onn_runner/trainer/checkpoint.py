@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import pickle
 import struct
+import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ import torch
 
 from onn_runner import storage
 from onn_runner.errors import RunError
+from onn_runner.plain import not_tensors, refuse_packed
 from onn_runner.trainer.consumption import Usage
 
 FORMAT = 3
@@ -23,6 +26,9 @@ LAST = "last.pt"
 PREVIOUS = "last.previous.pt"
 SEAL = b"onn-runner crc32 %08x"
 SEALED_SINCE = 3
+KINDS = {"dict": dict, "list": list, "int": int, "float": int | float, "str": str}
+"""A field's type, as it is written -> what its value must be."""
+MOST_THREADS = 4096
 BLOCK = 2**20
 UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError, OSError, EOFError),
@@ -91,13 +97,17 @@ def load(path: Path) -> Checkpoint:
     """Raises Damaged, and RunError for a file that is missing, cannot be read or is of a later format."""
     try:
         whole = check_seal(path)
-        plain = torch.load(path, map_location="cpu", weights_only=True)
+        refuse_packed(path)
+        with warnings.catch_warnings():
+            # Of pickles that torch never wrote, which are damaged in any case.
+            warnings.simplefilter("ignore")
+            plain = torch.load(path, map_location="cpu", weights_only=True)
         version = plain["format"]
         if version > FORMAT:
             raise RunError(f"checkpoint {path} has format {version}; this onn-runner reads up to {FORMAT}: update it.")
         if version >= SEALED_SINCE and not whole:
             raise Damaged(f"checkpoint {path} is damaged: its checksum is missing.")
-        return Checkpoint(**plain)
+        return _checked(Checkpoint(**plain))
     except FileNotFoundError:
         raise RunError(f"checkpoint {path} does not exist.") from None
     except (PermissionError, IsADirectoryError) as error:
@@ -105,7 +115,36 @@ def load(path: Path) -> Checkpoint:
     except RunError:
         raise
     except UNREADABLE as error:
-        raise Damaged(f"checkpoint {path} is damaged: {_first_line(error)}") from error
+        raise Damaged(f"checkpoint {path} is damaged: {not_tensors(error)}") from error
+
+
+def _checked(found: Checkpoint) -> Checkpoint:
+    """Raises TypeError and ValueError for fields that are not what a checkpoint's are: in files that others made."""
+    for item in dataclasses.fields(found):
+        value, kind = getattr(found, item.name), KINDS[str(item.type).partition("[")[0]]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"{item.name} is no {item.type!s}")
+    counts = {name: getattr(found, name) for name in ("seed", "fold", "start", "epoch", "step", "origin")}
+    odd = [name for name, count in counts.items() if count < 0]
+    if odd or not 1 <= found.threads <= MOST_THREADS:
+        raise ValueError(f"{', '.join(odd) or 'threads'} cannot be")
+    _check_epochs(found)
+    return found
+
+
+def _check_epochs(found: Checkpoint) -> None:
+    """Raises ValueError and TypeError where the epochs that are told of are none."""
+    rows = [*found.history, *found.best.values()]
+    if not all(isinstance(row, dict) and all(isinstance(value, int | float) for value in row.values()) for row in rows):
+        raise ValueError("its history is no table of numbers")
+    told = [row.get("epoch", math.nan) for row in rows]
+    if not all(0 < epoch <= max(found.epoch, len(found.history)) and epoch == int(epoch) for epoch in told):
+        raise ValueError("its history has epochs that there are not")
+    best = [candidate.get("value") for candidate in found.candidates.values()]
+    if not all(isinstance(number, int) for number in (*found.averaged, *found.candidates)):
+        raise ValueError("its best epochs are no numbers")
+    if not all(isinstance(value, int | float) for value in best):
+        raise ValueError("its best epochs have no values")
 
 
 def sealed(content: io.BytesIO) -> bytes:
@@ -159,7 +198,3 @@ def load_last(folder: Path) -> Checkpoint | None:
         if path.exists():
             return load(path)
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

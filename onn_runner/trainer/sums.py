@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onn_runner.errors import RunError
 from onn_runner.task.base import StepOutput
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ class Sums:
         self.clear()
         if not state:
             return
-        for name in NUMBERS:
-            setattr(self, name, state[name])
-        for name, values in state["metrics"].items():
-            self.metrics[name].load(values)
+        try:
+            for name in NUMBERS:
+                setattr(self, name, state[name])
+            for name, values in state["metrics"].items():
+                self.metrics[name].load(values)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise RunError(f"the checkpoint's unfinished epoch does not fit ({error!r}): other code made it") from error
