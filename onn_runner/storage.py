@@ -17,6 +17,7 @@ from onn_runner.errors import RunError
 REMEDIES = {
     errno.ENOSPC: "the disk is full: make room, then resume the run",
     errno.EDQUOT: "the disk quota is used up: make room, then resume the run",
+    errno.EFBIG: "the file would be larger than is allowed here (ulimit -f): allow more, then resume the run",
     errno.EROFS: "the file system is read-only: work in another directory",
     errno.EACCES: "no permission to write there: change it, or work in another directory",
     errno.EPERM: "no permission to write there: change it, or work in another directory",

@@ -13,6 +13,7 @@ from onn_runner.trainer.monitor import Monitor
 
 DAMAGED = ".damaged"
 """What is added to the name of a damaged file, which is kept."""
+GONE = " is gone."
 UNUSED = ".unused"
 """What is added to the name of a whole one, where a start has to be trained anew all the same."""
 
@@ -55,12 +56,13 @@ def _mend_best(path: Path, monitor: Monitor, state: Checkpoint | None) -> tuple[
         if path.exists():
             checkpoint.load(path)
             return "", False
-        fault = f"{path} is gone."
+        fault = f"{path}{GONE}"
     except Damaged as error:
         _rename(path, DAMAGED)
         fault = f"{error} It is kept as {path.name}{DAMAGED}."
     if best["epoch"] == state.epoch and not state.step and not state.origin:
-        return f"{fault} It is written again from the last checkpoint.", True
+        # It may be missing because the process ended between the two.
+        return "" if fault.endswith(GONE) else f"{fault} It is written again from the last checkpoint.", True
     try:
         copy = weights.read(path.with_suffix(weights.SUFFIX))
     except RunError:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from onn_runner import storage
 from onn_runner.errors import ConfigError
 from onn_runner.trainer import checkpoint
 from onn_runner.trainer.checkpoint import Checkpoint
@@ -30,6 +31,13 @@ def earlier_state(folder: Path, settings: Settings, reporter: Reporter) -> Check
         reporter.note(f"computing with {state.threads} threads, as before the interruption.")
         torch.set_num_threads(state.threads)
     return state
+
+
+def publish_last(folder: Path, fold: Path) -> None:
+    """Show the newest state of a start in the fold's folder too."""
+    last = folder / checkpoint.LAST
+    if folder != fold and last.exists():
+        storage.publish(last, fold / checkpoint.LAST, often=True)
 
 
 def tell(reporter: Reporter, where: str, *, epoch: int, step: int, finished: bool) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from onn_runner import storage
 from onn_runner.errors import Interrupted
 from onn_runner.metric.base import ItemMetric
 from onn_runner.trainer import batches, checkpoint, records, weights
@@ -29,7 +28,7 @@ from onn_runner.trainer.monitor import Monitor, train_metrics
 from onn_runner.trainer.preview import Preview
 from onn_runner.trainer.progress import Reporter
 from onn_runner.trainer.result import Divergence, StartResult
-from onn_runner.trainer.resuming import earlier_state, tell
+from onn_runner.trainer.resuming import earlier_state, publish_last, tell
 from onn_runner.trainer.sums import Sums
 from onn_runner.trainer.tensor_statistics import make_statistics
 from onn_runner.trainer.testing import test_scores
@@ -212,9 +211,8 @@ class StartTraining:
         """The best weights on the test part and on whole originals."""
         epoch = self.best.epoch
         if epoch is None:
-            raise NonFiniteError(
-                f"{self.monitors[0].key} was never finite", layer=self.validation.overflow or "the metric"
-            )
+            where = self.validation.overflow or "the metric"
+            raise NonFiniteError(f"{self.monitors[0].key} was never finite", layer=where)
         mean = self.best.try_mean(self.evaluator, self.history[epoch - 1])
         if mean is not None:
             self.reporter.note(f"{self.where}: {mean}")
@@ -278,13 +276,8 @@ class StartTraining:
 
     def _save(self) -> None:
         checkpoint.save_last(self.folder, self._checkpoint())
-        self._publish_last()
+        publish_last(self.folder, self.job.folder)
         self.saved = time.monotonic()
-
-    def _publish_last(self) -> None:
-        last = self.folder / checkpoint.LAST
-        if self.folder != self.job.folder and last.exists():
-            storage.publish(last, self.job.folder / checkpoint.LAST, often=True)
 
     def _restore(self) -> None:
         state = earlier_state(self.folder, self.job.settings, self.reporter)
@@ -301,6 +294,6 @@ class StartTraining:
         self.history = list(state.history)
         self.best.found, self.best.candidates = dict(state.best), dict(state.candidates)
         self.sums.load(state.running)
-        self._publish_last()
+        publish_last(self.folder, self.job.folder)
         if state.step == 0 and not state.origin:
             self._save_best([m for m in self.monitors if self.best.found.get(m.key, {}).get("epoch") == self.epoch])
