@@ -72,7 +72,7 @@ def test_a_failed_job_stops_no_other(onn_run, runs, tmp_path: Path) -> None:
     assert answer.code == 1
     assert len(runs.configs) == 3
     assert "ZeroDivisionError: a mistake of ours" in answer.err
-    assert "job 1 failed: seed (=2) is odd" in answer.err
+    assert "seed-2 failed: seed (=2) is odd" in answer.err
     assert "30.5" in answer.out
     assert "in fail" in (only_sweep(tmp_path) / "seed-1" / "error.txt").read_text()
     record = json.loads((only_sweep(tmp_path) / "seed-2" / "job.json").read_text())
