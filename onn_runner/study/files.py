@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
+import math
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,3 +119,36 @@ def _curves(path: Path) -> dict[int, Curve]:
         start: Curve(last, {key: tuple(by_epoch.values()) for key, by_epoch in values[start].items()})
         for start, last in epochs.items()
     }
+
+
+def entries(content: Mapping[str, Any], key: str) -> list[Any]:
+    """The list under a key; empty for anything else."""
+    found = content.get(key)
+    return found if isinstance(found, list) else []
+
+
+def whole(value: Any) -> int | None:
+    """A whole number; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number, also one in words as status.json has it; None for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and not isinstance(value, bool) else None
+
+
+def moment(text: Any) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601."""
+    try:
+        return datetime.datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def now() -> float:
+    """Seconds since 1970."""
+    return time.time()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import shlex
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onn_runner import locking
-from onn_runner.study.files import Curve, Files
+from onn_runner.study.files import Curve, Files, entries, moment, number_of, whole
 
 WAITING, RUNNING, KILLED = "waiting", "running", "killed"
 FINISHED, FAILED, STOPPED, PRUNED = "finished", "failed", "stopped", "pruned"
@@ -74,6 +72,8 @@ class RunProgress:
     started: float | None = None
     """Seconds since 1970."""
     ended: float | None = None
+    diverged: bool = False
+    """A fold did: an error of a run, but an answer to a search."""
 
     @property
     def current(self) -> FoldProgress | None:
@@ -87,10 +87,7 @@ def of_run(folder: Path, files: Files) -> RunProgress:
     status = status_of(folder, files, "run.json", (".lock",))
     record = files.json(folder / "run.json") or {}
     told = RunProgress(folder=folder, name=folder.name, status=status, started=moment(record.get("started")))
-    results = files.json(folder / "results.json") or {}
-    if record.get("status") == "diverged":
-        told = replace(told, reason=next((str(text) for text in entries(results, "warnings")), "diverged"))
-    elif status in (KILLED, STOPPED):
+    if status in (KILLED, STOPPED):
         began = "its process is gone without a word; " if status == KILLED else ""
         told = replace(told, reason=f"{began}go on with  onn-run resume={shlex.quote(str(folder))}")
     return with_training(told, files)
@@ -133,6 +130,9 @@ def with_training(told: RunProgress, files: Files) -> RunProgress:
     results = files.json(folder / "results.json") or {}
     monitor = str(results.get("monitor") or "")
     score = _score(results) if told.score is None else told.score
+    if told.status == FAILED and results.get("status") == "diverged":
+        # Where, comes first among the warnings.
+        told = replace(told, diverged=True, reason=next(map(str, entries(results, "warnings")), told.reason))
     if told.status == FINISHED:
         return replace(told, monitor=monitor, score=score)
     config = files.yaml(folder / "config.yaml") or {}
@@ -263,36 +263,3 @@ def _resumed(record: Mapping[str, Any]) -> float | None:
     """When the run was resumed last."""
     found = [entry for entry in entries(record, "resumed") if isinstance(entry, dict)]
     return moment(found[-1].get("at")) if found else None
-
-
-def entries(content: Mapping[str, Any], key: str) -> list[Any]:
-    """The list under a key; empty for anything else."""
-    found = content.get(key)
-    return found if isinstance(found, list) else []
-
-
-def whole(value: Any) -> int | None:
-    """A whole number; None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def number_of(value: Any) -> float | None:
-    """A finite number, also one in words as status.json has it; None for anything else."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and not isinstance(value, bool) else None
-
-
-def moment(text: Any) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601."""
-    try:
-        return datetime.datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def now() -> float:
-    """Seconds since 1970."""
-    return time.time()

@@ -11,8 +11,8 @@ from typing import Any
 
 from onn_runner.errors import ConfigError
 from onn_runner.study import progress
-from onn_runner.study.files import Files
-from onn_runner.study.progress import FINISHED, KILLED, RUNNING, STOPPED, WAITING, WRONG, RunProgress, now
+from onn_runner.study.files import Files, entries, moment, now, number_of, whole
+from onn_runner.study.progress import FINISHED, KILLED, RUNNING, STOPPED, WAITING, WRONG, RunProgress
 from onn_runner.study.reading import IGNORED
 
 DEEPEST = 4
@@ -37,6 +37,7 @@ class SweepProgress:
     jobs: tuple[RunProgress, ...]
     trials_left: int
     """Of a search: trials that are not yet jobs."""
+    searching: bool
     seconds_left: float | None
     monitor: str = ""
     """What the scores are of; "" where the jobs differ in what they monitor, or nothing tells."""
@@ -59,8 +60,8 @@ class Look:
 
     @property
     def wrong(self) -> bool:
-        """Whether a run failed, diverged or was killed."""
-        jobs = [job for sweep in self.sweeps for job in sweep.jobs]
+        """Whether a run failed, diverged or was killed; of a search, a training that diverges is an answer."""
+        jobs = [job for sweep in self.sweeps for job in sweep.jobs if not (sweep.searching and job.diverged)]
         return any(run.status in WRONG for run in (*jobs, *self.runs))
 
 
@@ -100,19 +101,20 @@ def of_sweep(folder: Path, files: Files) -> SweepProgress:
     """Of the sweep in `folder`; one without a sweep.json has the jobs that were started, in their order."""
     record = files.json(folder / "sweep.json") or {}
     alive = (folder / "sweep.json").is_file() and progress.alive(folder / ".lock")
-    planned = [job for job in progress.entries(record, "jobs") if isinstance(job, dict) and _is_name(job.get("folder"))]
+    planned = [job for job in entries(record, "jobs") if isinstance(job, dict) and _is_name(job.get("folder"))]
     jobs = [of_job(folder / job["folder"], files, _words(job.get("overrides"))) for job in planned]
     if not planned:
         # One of an earlier version, or whose plan cannot be read.
         others = [path for path in files.folders(folder) if path.name not in NO_JOBS and (path / "job.json").is_file()]
         jobs = sorted((of_job(path, files) for path in others), key=lambda job: _number(job.folder, files))
-    trials = progress.whole(record.get("trials")) or 0
+    trials = whole(record.get("trials"))
     sweep = SweepProgress(
         folder=folder,
         status=_status(record, jobs, alive=alive),
         launcher=str(record.get("launcher") or ""),
         jobs=tuple(jobs),
-        trials_left=max(0, trials - len(jobs)) if alive else 0,
+        trials_left=max(0, (trials or 0) - len(jobs)) if alive else 0,
+        searching=trials is not None,
         seconds_left=None,
         monitor=_monitor(jobs, files),
     )
@@ -142,9 +144,9 @@ def of_job(folder: Path, files: Files, overrides: tuple[str, ...] = ()) -> RunPr
         status=status,
         reason=str(record.get("error") or (KILLED_REASON if status == KILLED else "")),
         overrides=_words(record.get("overrides")) or overrides,
-        score=progress.number_of(record.get("score")),
-        started=progress.moment(record.get("started")),
-        ended=progress.moment(record.get("ended")),
+        score=number_of(record.get("score")),
+        started=moment(record.get("started")),
+        ended=moment(record.get("ended")),
     )
     return progress.with_training(told, files)
 
@@ -183,7 +185,7 @@ def _monitor(jobs: Sequence[RunProgress], files: Files) -> str:
 
 
 def _number(folder: Path, files: Files) -> tuple[int, str]:
-    return progress.whole((files.json(folder / "job.json") or {}).get("number")) or 0, folder.name
+    return whole((files.json(folder / "job.json") or {}).get("number")) or 0, folder.name
 
 
 def _is_name(folder: Any) -> bool:

@@ -13,8 +13,8 @@ from study_examples import write_job, write_plan, write_run, write_sweep
 from onn_runner import locking, storage
 from onn_runner.errors import ConfigError
 from onn_runner.study import sweep_progress
-from onn_runner.study.files import Files
-from onn_runner.study.progress import number_of, of_run, whole
+from onn_runner.study.files import Files, number_of, whole
+from onn_runner.study.progress import of_run
 from onn_runner.study.sweep_progress import look, of_sweep
 from onn_runner.study.view import clock, printable
 
@@ -154,6 +154,21 @@ def test_a_sweep_whose_process_lives_runs(tmp_path: Path) -> None:
     with locking.hold(sweep / ".lock"):
         told = of_sweep(sweep, Files())
     assert (told.status, told.trials_left, told.launcher) == ("running", 19, "joblib")
+
+
+def test_a_training_that_diverges_is_told_and_an_answer_to_a_search(tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep"
+    run = write_run(sweep / "seed-0", status="diverged")
+    results = json.loads((run / "results.json").read_text())
+    storage.write_json(run / "results.json", results | {"warnings": ["fold 0 start 0 diverged at epoch 1"]})
+    write_job(run, overrides=["seed=0"], status="failed", exit_code=1, error="some folds failed")
+    write_plan(sweep, [waiting(0)])
+    found = look([sweep], Files())
+    assert found.sweeps[0].jobs[0].reason == "fold 0 start 0 diverged at epoch 1"
+    assert found.wrong
+    plan = json.loads((sweep / "sweep.json").read_text())
+    storage.write_json(sweep / "sweep.json", plan | {"trials": 4})
+    assert not look([sweep], Files()).wrong
 
 
 @pytest.mark.parametrize("name", ["sweep.json", "job.json", "run.json", "config.yaml", "split.json", "results.json"])
