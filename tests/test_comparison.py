@@ -134,3 +134,14 @@ def test_items_without_groups_are_items():
 def test_an_empty_value_is_not_a_number(tables):
     (_, value) = comparison.read_items(tables[0])["test/psnr"][1]
     assert math.isnan(value)
+
+
+def test_a_split_is_told_which_items_belong_together():
+    told = comparison.grouping(Source())
+    assert told == {"groups": ["a", "a", "b", "c"], "originals": {"c left": "c", "c right": "c"}}
+
+
+def test_items_of_their_own_need_no_groups():
+    source = Source(wholes={})
+    source.groups = source.names
+    assert comparison.grouping(source) == {"groups": None, "originals": {}}

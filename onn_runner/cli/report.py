@@ -25,7 +25,7 @@ MOST_COMPARED = 12
 def report(
     folders: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDERS...", help="Run folders, sweeps (multirun/<name>), or what holds them."),
+        typer.Argument(metavar="FOLDER", help="Run folders, sweeps (multirun/<name>), or what holds them."),
     ],
     baseline: Annotated[
         str | None, typer.Option(help="The method to compare with, or a part of its label; conv where there is one.")

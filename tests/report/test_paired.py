@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from onn_runner.partition.base import Fold
 from onn_runner.report import paired
 from onn_runner.report.paired import Differences
 
@@ -134,3 +135,54 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
         hits += found["low"] <= 0.3 <= found["high"]
     # Binomial deviation 0.5 % of 95 %: three of them.
     assert abs(hits / runs - 0.95) < 0.015
+
+
+def test_the_smallest_p_is_what_one_sided_numbers_give():
+    for count in (2, 3, 5, 8):
+        values = np.arange(1.0, count + 1)
+        assert paired.smallest_p(count) == pytest.approx(paired.signed_rank(values), rel=1e-12)
+    assert paired.smallest_p(1) is None
+
+
+def test_the_corrected_t_is_students_where_nothing_overlaps():
+    values = np.random.default_rng(0).normal(0.3, 1.0, 6)
+    assert paired.corrected_t(values, 0.0) == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, abs=1e-12)
+    assert paired.corrected_t(values, 0.25) > paired.corrected_t(values, 0.0)
+
+
+def test_the_corrected_t_by_hand():
+    # Mean 2, s^2 = 1; variance (1/3 + 1/3): t = 2 / sqrt(2/3) = sqrt(6). Of 2 degrees of freedom 1 - F(t) is known:
+    # p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(6 / 8).
+    assert paired.corrected_t(np.array([1.0, 2.0, 3.0]), 1 / 3) == pytest.approx(1 - math.sqrt(0.75), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("values", "ratio", "p"),
+    [([1.0], 0.0, None), ([1.0, 2.0], None, None), ([1.0, 1.0], 0.5, None), ([0.0, 0.0], 0.5, 1.0)],
+)
+def test_where_there_is_no_corrected_t(values, ratio, p):
+    assert paired.corrected_t(np.array(values), ratio) == p
+
+
+def test_the_corrected_t_goes_with_its_interval():
+    """p is below 5 % exactly where the 95 % interval leaves zero out."""
+    generator = np.random.default_rng(1)
+    for _ in range(50):
+        values = generator.normal(1.0, 1.0, 5)
+        found = paired.interval(values, 0.25)
+        assert (paired.corrected_t(values, 0.25) < 0.05) == (not found["low"] <= 0 <= found["high"])
+
+
+@pytest.mark.parametrize(
+    ("trained", "key", "ratio"),
+    [
+        ([(0, 1), (2, 3)], "test/psnr", 0.0),
+        ([(0, 1), (1, 2)], "test/psnr", 0.5),
+        ([(0, 1), (1, 2)], "fitted/psnr", None),
+        ([(0, 1), (2, 3)], "fitted/psnr", 0.0),
+        ([(0, 1, 2, 3), (0, 1)], "test/psnr", (1 / 4 + 1 / 2) / 2),
+    ],
+)
+def test_what_widens_the_variance_is_test_to_training_items(trained, key, ratio):
+    folds = [Fold(number, train, (), (9,)) for number, train in enumerate(trained)]
+    assert paired.widening(folds, key) == ratio
