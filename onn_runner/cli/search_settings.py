@@ -86,6 +86,10 @@ def read(node: DictConfig) -> SearchSettings:
     assert isinstance(plain, dict)
     names = {one.name for one in fields(SearchSettings)}
     given: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "_target_"}
+    # What sweep=submitit_local and sweep=slurm say to the sweeper that tries every value.
+    together = given.pop("max_batch_size", None)
+    if given.get("n_jobs") is None:
+        given["n_jobs"] = together
     for name in given:
         if name not in names:
             raise unknown("key", f"{KEY}.{name}", [f"{KEY}.{one}" for one in names])

@@ -16,6 +16,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -30,6 +31,7 @@ SECONDS = 120
 SPACE, CODE, FOLDER, RETRIED = "space", "code", "folder", "retried"
 """What is noted of a study, and of a trial (FOLDER): the sweep's folder."""
 MAXIMIZE = optuna.study.StudyDirection.MAXIMIZE
+DIRECTIONS = {"maximize": MAXIMIZE, "minimize": optuna.study.StudyDirection.MINIMIZE}
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -216,7 +218,11 @@ def open_search(
     name = settings.study_name or folder.name
     with usable(f"{KEY}.storage={settings.storage or DATABASE}"), quiet():
         study = optuna.create_study(
-            storage=where, study_name=name, directions=list(directions), pruner=pruner_of(settings), load_if_exists=True
+            storage=where,
+            study_name=name,
+            directions=[DIRECTIONS[one] for one in directions],
+            pruner=pruner_of(settings),
+            load_if_exists=True,
         )
     earlier = [one.name.lower() for one in study.directions]
     if earlier != list(directions) or study.user_attrs.get(SPACE, space.as_text()) != space.as_text():
@@ -237,7 +243,7 @@ def storage_of(settings: SearchSettings, folder: Path) -> optuna.storages.BaseSt
     given = settings.storage
     with usable(f"{KEY}.storage={given or DATABASE}"), quiet():
         if given is not None and given.endswith(".log") and "://" not in given:
-            return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(given))
+            return optuna.storages.JournalStorage(JournalFileBackend(given))
         url = given or f"sqlite:///{folder / DATABASE}"
         options = {"connect_args": {"timeout": SECONDS}} if url.startswith("sqlite:") else {}
         return optuna.storages.RDBStorage(url, engine_kwargs=options)
@@ -255,7 +261,7 @@ def usable(what: str) -> Iterator[None]:
         raise ConfigError(f"{what} cannot be used: {reason}") from error
 
 
-def quiet() -> warnings.catch_warnings:  # type: ignore[type-arg]
+def quiet() -> warnings.catch_warnings:
     """Without Optuna's warnings of experimental parts, and that worst values are clipped to the worst finite one."""
     return warnings.catch_warnings(action="ignore")
 
@@ -269,26 +275,36 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
 
 
 def sampler_of(settings: SearchSettings, space: Space, count: int) -> optuna.samplers.BaseSampler:
-    """The sampler for the trial after `count` others; its seed follows from both.
+    """The sampler for the trial after `count` others; its seed follows from that.
 
-    So a search that goes on asks for what it would have asked for without an interruption.
+    So a search that goes on asks for what it would have asked for without an interruption. A space of no more points
+    than trials is tried whole.
     """
-    given: dict[str, Any] = {"seed": derive("search", settings.seed, count) % 2**31}
-    if settings.sampler == "grid":
-        endless = [key for key, dimension in space.dimensions.items() if dimension.count is None]
-        if endless:
-            raise ConfigError(
-                f"{KEY}.sampler=grid tries every value, and {', '.join(endless)} has no end of them: give "
-                "range(...) or choice(...), or another sampler"
-            )
-        grid = {key: dimension.grid() for key, dimension in space.dimensions.items()}
-        given = {"seed": settings.seed, "search_space": grid}
+    points = space.count
+    if settings.sampler == "grid" or (points is not None and points <= settings.n_trials):
+        return _grid(settings, space)
+    given = {"seed": derive("search", settings.seed, count) % 2**31}
     return made("sampler", settings.sampler, SAMPLERS[settings.sampler], settings.sampler_options, given)
+
+
+def _grid(settings: SearchSettings, space: Space) -> optuna.samplers.BaseSampler:
+    """Every point once, in an order of the seed's. Raises ConfigError for a space without end."""
+    endless = [key for key, dimension in space.dimensions.items() if dimension.count is None]
+    if endless:
+        raise ConfigError(
+            f"{KEY}.sampler=grid tries every value, and {', '.join(endless)} has no end of them: give "
+            "range(...) or choice(...), or another sampler"
+        )
+    grid = {key: dimension.grid() for key, dimension in space.dimensions.items()}
+    return Grid(grid, seed=settings.seed)
 
 
 def check(settings: SearchSettings, space: Space) -> None:
     """Raises ConfigError for options that the sampler or the pruner does not take, and a grid without end."""
     sampler_of(settings, space, 0)
+    # Also where the space is small enough for a grid.
+    given = {"seed": 0, "search_space": {}} if settings.sampler == "grid" else {"seed": 0}
+    made("sampler", settings.sampler, SAMPLERS[settings.sampler], settings.sampler_options, given)
     pruner_of(settings)
 
 
