@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from onn_runner import plain
+from onn_runner.cli.parts import Part, key_of, parts_in, trouble
 from onn_runner.errors import ConfigError, OnnRunnerError
 
-ONLY = "partition.only"
 PLACE = "joined"
-PASSED_OVER = (PLACE, "earlier")
-"""Folders of a sweep in which no parts are looked for."""
-ENDED = ("done", "diverged")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A run of some folds of its partition, as its folder tells."""
-
-    folder: Path
-    config: Mapping[str, Any]
-    split: Mapping[str, Any]
-    record: Mapping[str, Any]
-    results: Mapping[str, Any]
-
-    @cached_property
-    def folds(self) -> tuple[int, ...]:
-        return tuple(int(fold["index"]) for fold in self.split["folds"])
-
-    @cached_property
-    def alike(self) -> str:
-        """The same text for runs whose configs differ in nothing but `name` and which folds they train."""
-        partition = {key: value for key, value in self.config["partition"].items() if key != "only"}
-        config = {key: value for key, value in self.config.items() if key != "name"}
-        return json.dumps([{**config, "partition": partition}, self.split["of"]], sort_keys=True)
-
-    @property
-    def overrides(self) -> list[str]:
-        """Those that compose the whole run."""
-        return [text for text in self.record["overrides"] if _key(text) != ONLY]
 
 
 def join(
@@ -72,7 +40,7 @@ def join(
     for note in notes:
         print(f"onn: {note}", file=sys.stderr)
     for folder in joined:
-        screen.show_table(screen.console(), table.build(_json(folder / "results.json")))
+        screen.show_table(screen.console(), table.build(plain.read_json(folder / "results.json")))
         print(f"Joined: {screen.relative(folder)}")
     if not joined:
         raise ConfigError("nothing was joined")
@@ -93,54 +61,6 @@ def join_parts(sweep: Path) -> list[Path]:
     return joined
 
 
-def parts_in(folders: Iterable[Path]) -> Iterator[Part]:
-    """Every part of a run in these folders, by path, once. Raises ConfigError for a folder that is not there."""
-    seen = set()
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(f"{folder}: there is no such folder; give runs', such as outputs/<name>/<time-stamp>")
-        for run in _runs(folder):
-            if run.resolve() not in seen:
-                seen.add(run.resolve())
-                part = _read(run)
-                if part is not None:
-                    yield part
-
-
-def _runs(folder: Path) -> Iterator[Path]:
-    if (folder / "run.json").is_file():
-        yield folder
-        return
-    for below in sorted(folder.iterdir()):
-        if (
-            below.is_dir()
-            and not below.is_symlink()
-            and not below.name.startswith(".")
-            and below.name not in PASSED_OVER
-        ):
-            yield from _runs(below)
-
-
-def _read(folder: Path) -> Part | None:
-    """None for a run of all folds, and for one whose files cannot be read."""
-    import yaml
-
-    try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        split, record = _json(folder / "split.json"), _json(folder / "run.json")
-        results = _json(folder / "results.json") if (folder / "results.json").is_file() else {}
-        part = Part(folder, config, split, record, results)
-        if config["partition"].get("only") is None or len(part.folds) >= split["of"]:
-            return None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
-        return None
-    return part
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def _common(parts: Sequence[Part]) -> Path:
     """The innermost folder that holds them all."""
     return Path(os.path.commonpath([part.folder.resolve().parent for part in parts]))
@@ -153,8 +73,8 @@ def _join(parts: Sequence[Part], where: Path) -> tuple[list[Path], list[str]]:
         groups.setdefault(part.alike, []).append(part)
     joined, notes = [], []
     for name, group in _named(list(groups.values())).items():
-        if trouble := _trouble(group):
-            notes.append(f"{name} is not joined: {trouble}")
+        if why := trouble(group):
+            notes.append(f"{name} is not joined: {why}")
             continue
         try:
             joined.append(_whole(group, where / name))
@@ -171,7 +91,7 @@ def _named(groups: Sequence[Sequence[Part]]) -> dict[str, Sequence[Part]]:
     for group in groups:
         first = group[0]
         constant = _constants(first.folder.parent)
-        varying = [text for text in first.overrides if _key(text) not in {*constant, "name"}]
+        varying = [text for text in first.overrides if key_of(text) not in {*constant, "name"}]
         name = slug("_".join(text.lstrip("+").replace("=", "-") for text in varying)) or "run"
         if name in names:
             name = f"{name}-{hashlib.blake2b(first.alike.encode(), digest_size=4).hexdigest()}"
@@ -182,43 +102,9 @@ def _named(groups: Sequence[Sequence[Part]]) -> dict[str, Sequence[Part]]:
 def _constants(sweep: Path) -> tuple[str, ...]:
     """Keys that all jobs of a sweep share; empty where `sweep` is none."""
     try:
-        return tuple(map(_key, _json(sweep / "sweep.json")["constants"]))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return tuple(map(key_of, plain.read_json(sweep / "sweep.json")["constants"]))
+    except (ConfigError, LookupError, TypeError, AttributeError):
         return ()
-
-
-def _key(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0]
-
-
-def _trouble(group: Sequence[Part]) -> str:
-    """Why these parts are no whole run; empty where they are one."""
-    first, of = group[0], group[0].split["of"]
-    owners: dict[int, Part] = {}
-    for part in group:
-        for number in part.folds:
-            if number in owners:
-                return f"fold {number} is in {owners[number].folder} and in {part.folder}: leave one of them out"
-            owners[number] = part
-    for part in group:
-        if part.results.get("status") not in ENDED:
-            status = part.results.get("status") or part.record.get("status")
-            return f"{_folds(part.folds, of)} not finished ({status}): onn-run resume={part.folder}"
-        for what, mine, theirs in (
-            ("data", part.split.get("fingerprint"), first.split.get("fingerprint")),
-            ("code", part.record.get("code"), first.record.get("code")),
-        ):
-            if mine != theirs:
-                return f"{part.folder} was computed with other {what} than {first.folder}: train one of them anew"
-    missing = sorted(set(range(of)) - set(owners))
-    return f"{_folds(missing, of)} missing" if missing else ""
-
-
-def _folds(numbers: Sequence[int], of: int) -> str:
-    """`fold 1 of 3 is`, `folds 0 and 2 of 3 are`"""
-    from onn_runner.report.table import part_words
-
-    return f"{part_words({'folds': numbers, 'of': of})} {'are' if len(numbers) > 1 else 'is'}"
 
 
 def _whole(group: Sequence[Part], destination: Path) -> Path:
@@ -250,10 +136,12 @@ def _take_over(group: Sequence[Part], folder: Path) -> None:
     import yaml
 
     from onn_runner import storage
+    from onn_runner.report.folder import RunFolder
 
     first = group[0]
     folder.mkdir()
     for part in group:
+        RunFolder(part.folder).refuse_links()
         for number in part.folds:
             shutil.copytree(
                 part.folder / f"fold_{number:02d}",
