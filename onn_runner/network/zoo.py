@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import safetensors
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -193,7 +195,7 @@ def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=
         refuse_packed(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = _tensors(path)
     except FileNotFoundError as error:
         raise ConfigError(f"{key}{path}: there is no such file") from error
     except UNREADABLE as error:
@@ -215,6 +217,16 @@ def load_weights(network: nn.Module, path: Path, *, key: str = "network.weights=
         raise ConfigError(f"{key}{path} are those of another network: {_odd(odd, own, state)}")
     network.load_state_dict({name: value for name, value in state.items() if name not in other}, strict=False)
     return f"{last} is for other classes in {path}: it stays as it was drawn" if other else ""
+
+
+def _tensors(path: Path) -> Any:
+    """The content of a file of torch, or of safetensors by its ending. Raises one of UNREADABLE."""
+    if path.suffix != ".safetensors":
+        return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 def _odd(names: Sequence[str], own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from onn_runner.errors import ConfigError
@@ -66,6 +67,20 @@ def test_an_output_layer_for_other_classes_stays_fresh(tmp_path: Path) -> None:
     torch.save(torchvision_model("resnet18", 3, 7, (32, 32)).state_dict(), tmp_path / "seven.pt")
     network = Torchvision(Conv(), 3, name="resnet18", weights=str(tmp_path / "seven.pt"), **GIVEN)
     assert "fc is for other classes" in str(network.matched)
+
+
+def test_weights_of_a_safetensors_file(tmp_path: Path) -> None:
+    model, _ = saved(tmp_path)
+    path = tmp_path / "weights.safetensors"
+    save_file(dict(model.state_dict()), path)
+    other = torchvision_model("squeezenet1_0", 3, 4, (64, 64))
+    assert load_weights(other, path) == ""
+    assert torch.equal(other.get_parameter("features.0.weight"), model.get_parameter("features.0.weight"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match=r"weights=.*\.safetensors cannot be read as tensors"):
+        load_weights(other, path)
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_weights(other, tmp_path / "missing.safetensors")
 
 
 def test_weights_of_auxiliary_outputs_and_names_of_parallel_training_are_passed_over(tmp_path: Path) -> None:
