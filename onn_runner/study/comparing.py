@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onn_runner.errors import ConfigError, unknown
 from onn_runner.report import paired
 from onn_runner.report.paired import Differences
-from onn_runner.study.gathering import folds_digest
+from onn_runner.study.divided import folds_digest
 from onn_runner.study.records import Comparison, Method, Study, Test
 from onn_runner.study.scores import item_scores
 from onn_runner.study.statistics import folds_of, holm, summary

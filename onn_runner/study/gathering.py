@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from onn_runner.report import table
 from onn_runner.study import labels, reading
+from onn_runner.study.divided import folds_digest, is_part, typed, which, without_parts
 from onn_runner.study.records import Kind, Method, Run, Study
 from onn_runner.study.scores import fold_scores, whole
 
@@ -41,7 +40,7 @@ def gather(folders: Sequence[Path | str]) -> Study:
 
 def study_of(runs: Sequence[Run]) -> Study:
     """Methods, failures and notes."""
-    runs, covered = _without_parts(runs)
+    runs, covered = without_parts(runs)
     members = [Member(run, labels.flat(run.config, without=("baseline",))) for run in runs if run.config]
     models, common = _methods(members)
     models, unplaced = _with_unread(models, [run for run in runs if not run.config])
@@ -64,51 +63,6 @@ def study_of(runs: Sequence[Run]) -> Study:
             *(*covered, *same, *_notes(methods, usable, empty)),
         ),
     )
-
-
-def folds_digest(run: Run) -> str:
-    """The same text for the same folds."""
-    folds = run.split["folds"] if run.split else None
-    return hashlib.blake2b(json.dumps(folds, sort_keys=True).encode(), digest_size=8).hexdigest()
-
-
-def _without_parts(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Runs without those that hold some folds of another one in the study, and what the reader should know.
-
-    Parts of one run that were not joined are kept, with the reason for which they do not count.
-    """
-    entire = {_identity(run) for run in runs if run.config and not is_part(run) and whole(run)}
-    kept, covered = [], 0
-    chosen: dict[Hashable, set[str]] = {}
-    for run in runs:
-        if is_part(run):
-            chosen.setdefault(_identity(run), set()).add(folds_digest(run))
-    for run in runs:
-        if not is_part(run):
-            kept.append(run)
-        elif _identity(run) in entire:
-            covered += 1
-        elif len(chosen[_identity(run)]) > 1:
-            kept.append(replace(run, reason=run.reason or f"{_which(run)}, not joined with the others", whole=False))
-        else:
-            kept.append(run)
-    counted = f"{covered} runs of single folds are counted once, in the runs that they were joined to"
-    return kept, [counted] if covered else []
-
-
-def is_part(run: Run) -> bool:
-    """Whether the partition has folds that the run does not train."""
-    of = (run.split or {}).get("of")
-    return isinstance(of, int) and of > len((run.split or {})["folds"])
-
-
-def _which(run: Run) -> str:
-    numbers = [str(fold["index"]) for fold in (run.split or {})["folds"]]
-    return f"fold{'s' * (len(numbers) > 1)} {', '.join(numbers)} of {(run.split or {})['of']} only"
-
-
-def _identity(run: Run) -> Hashable:
-    return (repr(sorted(labels.flat(run.config).items())), run.seed, run.fingerprint)
 
 
 def twin_members(runs: Sequence[Run]) -> list[Member]:
@@ -171,12 +125,12 @@ def _method(group: Sequence[Member], keys: Sequence[str], common: labels.Flat) -
 def _with_unread(methods: Sequence[Method], runs: Sequence[Run]) -> tuple[list[Method], list[Run]]:
     """Runs without a config go to the method whose runs were typed alike; the others are returned."""
     typed = {
-        _typed(run): position for position, method in enumerate(methods) for run in (*method.left_out, *method.runs)
+        typed(run): position for position, method in enumerate(methods) for run in (*method.left_out, *method.runs)
     }
     added: dict[int, list[Run]] = {}
     unplaced = []
     for run in runs:
-        position = typed.get(_typed(run)) if run.overrides else None
+        position = places.get(typed(run)) if run.overrides else None
         if position is None:
             unplaced.append(run)
         else:
@@ -186,10 +140,6 @@ def _with_unread(methods: Sequence[Method], runs: Sequence[Run]) -> tuple[list[M
         for position, method in enumerate(methods)
     ]
     return found, unplaced
-
-
-def _typed(run: Run) -> frozenset[str]:
-    return frozenset(text for text in run.overrides if not text.startswith(("seed=", "partition.only=")))
 
 
 def _other_than(models: Sequence[Method], twins: Sequence[Method]) -> tuple[list[Method], list[str]]:
@@ -241,7 +191,7 @@ def _with_distinct_labels(methods: Sequence[Method]) -> list[Method]:
         run = method.runs[0]
         data = run.config.get("data")
         path = data.get("path") if isinstance(data, Mapping) else None
-        numbers = _which(run) if is_part(run) else ""
+        numbers = which(run) if is_part(run) else ""
         marks.append([
             numbers, f"data {Path(str(path)).name}" if path else "", f"data {str(run.fingerprint)[:6]}",
             f"folds {folds_digest(run)[:6]}",
@@ -275,7 +225,7 @@ def _notes(methods: Sequence[Method], usable: Sequence[Method], empty: Sequence[
             if run.status == "diverged" and run.reason:
                 notes.append(f"{method.label}, seed {run.seed}: {run.reason}; the other starts count")
         if method.kind == "model" and is_part(method.runs[0]):
-            notes.append(f"{method.label}: {_which(method.runs[0])}")
+            notes.append(f"{method.label}: {which(method.runs[0])}")
     notes += [f"{method.label}: no whole run, so that there is nothing to average" for method in empty]
     return notes
 

@@ -18,7 +18,8 @@ from onn_runner.study.records import Run, Status
 PLAN, JOB, RECORD = "sweep.json", "job.json", "run.json"
 OF_A_SWEEP = (PLAN, "multirun.yaml")
 OF_A_RUN = (RECORD, JOB, "results.json", "split.json")
-IGNORED = ("earlier", "report", "pictures", "baseline")
+EARLIER = "earlier"
+"""In a sweep: jobs of another config, code or data, set aside."""
 DEEPEST = 6
 """Levels below a given folder that are searched."""
 
@@ -70,7 +71,7 @@ def _of_sweep(folder: Path, depth: int) -> Iterator[Run]:
                 command=shlex.join(["onn-run", *overrides]), seed=_seed_of(overrides), sweep=folder,
             )  # fmt: skip
     for child in _children(folder):
-        if child.name not in planned:
+        if child.name not in planned and child.name != EARLIER:
             yield from _below(child, folder, depth + 1)
 
 
@@ -214,7 +215,7 @@ def _children(folder: Path) -> list[Path]:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [folder / name for name in sorted(names) if name not in IGNORED and not name.startswith((".", "fold_"))]
+    return [folder / name for name in sorted(names) if not name.startswith(".")]
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -174,9 +174,18 @@ def test_parts_that_were_not_joined_are_left_out() -> None:
     study = study_of(parts)
     assert not study.methods
     assert [run.reason for run in study.failures] == [
-        "fold 0 of 2 only, not joined with the others",
-        "fold 1 of 2 only, not joined with the others",
+        "fold 0 of 2 only, not joined with the others (onn join)",
+        "fold 1 of 2 only, not joined with the others (onn join)",
     ]
+
+
+def test_parts_whose_others_have_not_begun_are_left_out() -> None:
+    typed = ("model=conv", "partition.only=0"), ("model=conv", "partition.only=1")
+    first = part(a_run(partition__only=0, overrides=typed[0]), 0)
+    waiting = Run(folder=Path("later"), name="later", status="waiting", overrides=typed[1], seed=0)
+    study = study_of([first, waiting])
+    assert not study.methods
+    assert [run.reason for run in study.failures] == ["fold 0 of 2 only, not joined with the others (onn join)", ""]
 
 
 def test_one_fold_of_every_method_is_a_study_of_it() -> None:

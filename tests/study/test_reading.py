@@ -148,6 +148,12 @@ def test_earlier_jobs_and_reports_are_passed_over(tmp_path: Path) -> None:
     assert len(read([sweep])) == 1
 
 
+@pytest.mark.parametrize("name", ["report", "earlier", "baseline", "joined", "fold_00"])
+def test_a_run_may_be_called_anything(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path / "outputs" / name / "2026-01-01")
+    assert len(read([tmp_path / "outputs"])) == 1
+
+
 def test_runs_of_a_folder_without_a_plan_are_found(tmp_path: Path) -> None:
     write_run(tmp_path / "outputs" / "conv-denoise" / "2026-01-01")
     assert [run.sweep for run in read([tmp_path])] == [None]
