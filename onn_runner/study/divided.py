@@ -1,4 +1,4 @@
-"""Runs of some folds of a partition: counted once in the whole run that they were joined to, else left out or a study."""
+"""Runs of some folds of a partition: counted once, in the whole run that they were joined to; else left out."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _method(group: Sequence[Member], keys: Sequence[str], common: labels.Flat) -
 
 def _with_unread(methods: Sequence[Method], runs: Sequence[Run]) -> tuple[list[Method], list[Run]]:
     """Runs without a config go to the method whose runs were typed alike; the others are returned."""
-    typed = {
+    places = {
         typed(run): position for position, method in enumerate(methods) for run in (*method.left_out, *method.runs)
     }
     added: dict[int, list[Run]] = {}

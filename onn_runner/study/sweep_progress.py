@@ -13,12 +13,12 @@ from onn_runner.errors import ConfigError
 from onn_runner.study import progress
 from onn_runner.study.files import Files, entries, moment, now, number_of, whole
 from onn_runner.study.progress import FINISHED, KILLED, RUNNING, STOPPED, WAITING, WRONG, RunProgress
-from onn_runner.study.reading import IGNORED
+from onn_runner.study.reading import EARLIER
 
 DEEPEST = 4
 """Folders between the one that is named and a run in it."""
-NO_JOBS = frozenset((*IGNORED, "joined"))
-"""Folders of a sweep that are no jobs: set aside, drawn, and joined of several."""
+NO_JOBS = frozenset((EARLIER, "joined", "report"))
+"""Folders of a sweep that are no jobs: set aside, joined of several, and reported."""
 KILLED_REASON = "its process is gone without a word; the same command again goes on from what is saved"
 DECIDING = ("trainer.monitor=", "metric=", "data=", "task=", "experiment=")
 """Overrides that change what is monitored."""
