@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,9 @@ def study_of(runs: Sequence[Run]) -> Study:
     twins, _ = _methods(twin_members(runs))
     twins, same = _other_than(models, twins)
     failures = [run for method in models for run in method.left_out] + unplaced
+    failures += _of_twins(twins, known={run.folder for run in failures})
     usable = [method for method in models if method.runs]
-    empty = [method for method in models if not method.runs]
+    empty = [method for method in (*models, *twins) if not method.runs]
     methods = [*usable, *(twin for twin in twins if twin.runs), *_untrained(usable)]
     methods = _with_distinct_labels(methods)
     results = [run.results for method in usable for run in method.runs if run.results is not None]
@@ -107,6 +108,13 @@ def _method(group: Sequence[Member], keys: Sequence[str], common: labels.Flat) -
     for one in sorted(group, key=lambda one: one.run.started, reverse=True):
         if not one.whole:
             left_out.append(one.run)
+        elif (
+            one.run.seed in chosen
+            and one.kind == "twin"
+            and _scores_of(one.run, one) == _scores_of(chosen[one.run.seed], one)
+        ):
+            # Every model of a study brings the same twin along.
+            continue
         elif one.run.seed in chosen:
             again = f"seed {one.run.seed} again: {chosen[one.run.seed].folder} counts"
             left_out.append(replace(one.run, reason=again, whole=False))
@@ -120,6 +128,10 @@ def _method(group: Sequence[Member], keys: Sequence[str], common: labels.Flat) -
         runs=tuple(sorted(chosen.values(), key=lambda run: (run.seed is None, run.seed or 0))),
         left_out=tuple(left_out),
     )
+
+
+def _scores_of(run: Run, member: Member) -> Mapping[int, Mapping[str, float]]:
+    return fold_scores(run, member.kind, member.part)
 
 
 def _with_unread(methods: Sequence[Method], runs: Sequence[Run]) -> tuple[list[Method], list[Run]]:
@@ -152,6 +164,16 @@ def _other_than(models: Sequence[Method], twins: Sequence[Method]) -> tuple[list
         else:
             notes.append(f"{twin.label} is {same.label}, computed again with the same scores: shown once")
     return kept, notes
+
+
+def _of_twins(twins: Sequence[Method], *, known: Collection[Path]) -> list[Run]:
+    """Runs that count for their model and not for its twin."""
+    return [
+        replace(run, reason=f"{twin.label}: {run.reason or 'not every fold has a result'}")
+        for twin in twins
+        for run in twin.left_out
+        if run.folder not in known
+    ]
 
 
 def _same_scores(model: Method, twin: Method) -> bool:

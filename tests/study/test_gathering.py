@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from study_examples import config, write_run, write_sweep, write_troubled
+from study_examples import config, diverged_start, write_run, write_sweep, write_troubled
 
 from onn_runner import storage
 from onn_runner.study import labels
@@ -113,8 +113,6 @@ def test_what_is_not_whole_is_left_out_and_listed(tmp_path: Path) -> None:
 
 
 def test_a_fold_that_diverged_leaves_its_run_out_and_a_start_does_not(tmp_path: Path) -> None:
-    from study_examples import diverged_start
-
     folder = write_run(tmp_path / "a", status="diverged")
     results = json.loads((folder / "results.json").read_text())
     results["folds"][1]["starts"].append(diverged_start(1))
@@ -201,6 +199,24 @@ def test_twins_are_methods_of_their_own_once_for_each_seed(tmp_path: Path) -> No
         ("onn sine", "model", (0, 1)), ("quadratic", "model", (0, 1)),
         ("conv (twin)", "twin", (0, 1)), ("untouched input", "untrained", (0,)),
     ]  # fmt: skip
+    assert not study.failures
+    assert not study.notes
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_a_twin_that_diverged_is_left_out_and_its_model_counts(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+    sweep = write_sweep(tmp_path / "sweep", ("onn",), seeds, twin="conv")
+    path = sweep / "model-onn_seed-0" / "results.json"
+    results = json.loads(path.read_text())
+    results["twin"]["folds"][1] |= {"starts": [diverged_start(0)], "best_start": None, "status": "diverged"}
+    storage.write_json(path, results)
+    study = gather([sweep])
+    assert study.method("onn sine").seeds == seeds
+    assert [run.reason for run in study.failures] == ["conv (twin): not every fold has a result"]
+    if len(seeds) > 1:
+        assert study.method("conv (twin)").seeds == (1,)
+    else:
+        assert [method.label for method in study.empty] == ["conv (twin)"]
 
 
 def test_a_twin_that_is_one_of_the_models_is_shown_once(tmp_path: Path) -> None:
