@@ -41,6 +41,9 @@ def report(
     from onn_runner.study import gathering, writing
 
     console = screen.console()
+    place = Path(out) if out is not None else Path(folders[0]) / "report"
+    if place.exists() and not place.is_dir():
+        raise ConfigError(f"{place} is no folder: give another one with --out")
     study = gathering.gather(folders)
     if not study.methods:
         _show_left_out(console, study)
@@ -51,7 +54,6 @@ def report(
     for table in findings.tables(most=MOST_COMPARED):
         screen.show_table(console, table, left=(0, 1) if "test" in table.headings else (0,))
     _show_left_out(console, study)
-    place = Path(out) if out is not None else Path(folders[0]) / "report"
     make(place)
     written = [*writing.write(place, findings), _write_page(place, findings)]
     console.print(f"Written: {screen.relative(place)}: {', '.join(path.name for path in written)}", soft_wrap=True)

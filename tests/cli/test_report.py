@@ -57,6 +57,7 @@ def test_baseline_and_scores_can_be_chosen(tmp_path: Path) -> None:
         (["empty"], "empty: no run in there"),
         (["half"], "half: no run has a result for every fold"),
         (["run", "--baseline", "cnov"], "unknown baseline 'cnov'. Did you mean conv?"),
+        (["run", "--out", "file"], "file is no folder: give another one with --out"),
         (["run", "--metric", "acuracy"], "unknown --metric 'acuracy'"),
     ],
 )
@@ -65,6 +66,7 @@ def test_a_request_that_makes_no_sense_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    Path("file").touch()
     write_run(Path("half"), done=1, status="interrupted")
     write_run(Path("run"))
     with pytest.raises(ConfigError) as raised:
