@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from onn_runner import locking, storage, targets
 from onn_runner.cli import argv, check, resolvers, sweep_folder
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
+from onn_runner.cli.orphans import ends_with_parent
 from onn_runner.errors import Interrupted, OnnRunnerError, Pruned
 from onn_runner.report.folder import now
 
@@ -90,6 +91,8 @@ def carry_out(config: DictConfig, *, modules: Sequence[str] = ()) -> float:
     folder = Path(str(settings.runtime.output_dir))
     retry = bool(OmegaConf.select(config, "sweep.retry_failed", default=False))
     with ExitStack() as stack:
+        if settings.runtime.choices.get("hydra/launcher") == "joblib":
+            stack.enter_context(ends_with_parent())
         stack.enter_context(held(folder))
         record = Record(number=int(settings.job.num), overrides=lasting(as_typed(settings)), folder=folder)
         earlier = read(folder)
