@@ -34,8 +34,9 @@ def train_fold(job: FoldJob, *, reporter: Reporter, stop: StopRequest, resume: b
     _open(job.folder, resume=resume)
     earlier = _earlier(job.folder, reporter)
     done = {start.start: start for start in (earlier.starts if earlier else ()) if _finished(start, job)}
-    _mend(job, done, chosen, reporter)
-    if earlier is not None and len(done) == job.settings.starts and earlier.status in ("done", "diverged"):
+    finished = earlier is not None and len(done) == job.settings.starts and earlier.status in ("done", "diverged")
+    _mend(job, done, chosen, reporter, finished=finished)
+    if earlier is not None and finished and len(done) == job.settings.starts:
         reporter.fold_done(earlier)
         return earlier
     if job.settings.limit_batches is not None:
@@ -163,10 +164,12 @@ def _finished(start: StartResult, job: FoldJob) -> bool:
     return start.status == "diverged" or start.stopped_early or start.epochs_run >= job.settings.epochs
 
 
-def _mend(job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, ...], reporter: Reporter) -> None:
+def _mend(
+    job: FoldJob, done: dict[int, StartResult], chosen: tuple[Monitor, ...], reporter: Reporter, *, finished: bool
+) -> None:
     """Damaged files of all starts are set aside or written again; starts that need training again are not `done`."""
     for start in range(job.settings.starts):
-        told, again = mending.mend(job.start_folder(start), chosen)
+        told, again = mending.mend(job.start_folder(start), chosen, finished=finished)
         if told:
             reporter.warn(told)
             reporter.note(f"warning: {told}")

@@ -18,22 +18,22 @@ UNUSED = ".unused"
 """What is added to the name of a whole one, where a start has to be trained anew all the same."""
 
 
-def mend(folder: Path, monitors: tuple[Monitor, ...]) -> tuple[str, bool]:
+def mend(folder: Path, monitors: tuple[Monitor, ...], *, finished: bool) -> tuple[str, bool]:
     """(what was damaged and what comes of it, whether the start has to be looked at again: its result counts no more).
 
-    An empty text where all is whole, as of a start that was not begun. Raises RunError where a file cannot be read or
-    renamed, or is of a later version.
+    An empty text where all is whole, as of a start that was not begun. `finished`: the whole fold is, and needs its
+    best weights only. Raises RunError where a file cannot be read or renamed, or is of a later version.
     """
-    told = _mend_last(folder)
+    told = _mend_last(folder, finished=finished)
     state = checkpoint.load_last(folder)
-    again = bool(told) and state is None
-    for monitor in monitors:
+    again = bool(told) and state is None and not finished
+    for monitor in monitors if finished or state is not None else ():
         text, anew = _mend_best(folder / monitor.file, monitor, state)
         told, again = " ".join(filter(None, (told, text))), again or anew
     return told, again
 
 
-def _mend_last(folder: Path) -> str:
+def _mend_last(folder: Path, *, finished: bool) -> str:
     told: list[str] = []
     for path in (folder / LAST, folder / PREVIOUS):
         try:
@@ -44,13 +44,14 @@ def _mend_last(folder: Path) -> str:
         except Damaged as error:
             _rename(path, DAMAGED)
             told.append(f"{error} It is kept as {path.name}{DAMAGED}.")
-    return " ".join([*told, "There is no earlier one: this start is trained anew."]) if told else ""
+    then = "its results stay" if finished else "this start is trained anew"
+    return " ".join([*told, f"There is no earlier one: {then}."]) if told else ""
 
 
 def _mend_best(path: Path, monitor: Monitor, state: Checkpoint | None) -> tuple[str, bool]:
     """As `mend`, of the weights that are the best by one monitor; `state`: that of the newest checkpoint."""
-    best = state.best.get(monitor.key) if state is not None else None
-    if state is None or best is None:
+    best = {} if state is None else state.best.get(monitor.key)
+    if best is None or (state is None and not path.exists()):
         return "", False
     try:
         if path.exists():
@@ -60,14 +61,14 @@ def _mend_best(path: Path, monitor: Monitor, state: Checkpoint | None) -> tuple[
     except Damaged as error:
         _rename(path, DAMAGED)
         fault = f"{error} It is kept as {path.name}{DAMAGED}."
-    if best["epoch"] == state.epoch and not state.step and not state.origin:
+    if state is not None and best["epoch"] == state.epoch and not state.step and not state.origin:
         # It may be missing because the process ended between the two.
         return "" if fault.endswith(GONE) else f"{fault} It is written again from the last checkpoint.", True
     try:
         copy = weights.read(path.with_suffix(weights.SUFFIX))
     except RunError:
         copy = None
-    if copy is not None and copy.epoch == best["epoch"]:
+    if copy is not None and copy.epoch == best.get("epoch", copy.epoch):
         weights.save_best(path, copy)
         return f"{fault} It is written again from {path.stem}{weights.SUFFIX}.", False
     for other in (LAST, PREVIOUS):

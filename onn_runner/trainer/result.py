@@ -115,7 +115,8 @@ def _refuse_odd(result: FoldResult) -> None:
             raise ValueError(f"start {start.start!s:.40} has counts that are none")
     if result.best_start is not None and result.best is None:
         raise ValueError(f"best_start (={result.best_start!s:.40}) is none of its starts")
-    if any(one.status not in get_args(Status) for one in (result, *result.starts)) or type(result.fold) is not int:
+    statuses = (result.status, *(start.status for start in result.starts))
+    if any(status not in get_args(Status) for status in statuses) or type(result.fold) is not int:
         raise ValueError("its status or fold is none")
 
 

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from onn_runner.errors import Interrupted
@@ -190,12 +190,13 @@ class StartTraining:
         self.best.save(improved, self.engine.scored.state_dict(), self.history[-1])
 
     def _validate(self) -> dict[str, float]:
-        before = self._checkpoint()
+        before = self._checkpoint(self.usage)
         try:
             return self.validation.scores(self.epoch + 1)
         except Interrupted:
             # Layers may have learned ranges from half the part; the state from before it is the one to repeat.
-            checkpoint.save_last(self.folder, before)
+            self.usage = self.consumption.usage()
+            checkpoint.save_last(self.folder, replace(before, usage=asdict(self.usage)))
             raise
 
     def _tell_beginning(self) -> None:
@@ -255,8 +256,8 @@ class StartTraining:
         self.reporter.warn(f"{self.where} diverged: {result.diverged}.")
         return result
 
-    def _checkpoint(self) -> Checkpoint:
-        self.usage = self.consumption.usage()
+    def _checkpoint(self, usage: Usage | None = None) -> Checkpoint:
+        self.usage = usage or self.consumption.usage()
         return Checkpoint(
             config=self.job.config,
             seed=self.job.seed,

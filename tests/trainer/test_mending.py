@@ -170,3 +170,17 @@ def test_a_full_disk_at_any_write_stops_with_one_sentence_and_is_gone_on_from(
                 assert written < full_at, "the failure was swallowed"
         assert train(folder, changes) == []
         assert numbers(folder) == numbers(expected), f"full at write {full_at}"
+
+
+def test_a_finished_fold_keeps_its_results_without_states(whole: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    changes, expected = whole
+    shutil.copytree(expected, tmp_path / "fold")
+    where = last_folder(tmp_path / "fold", changes)
+    damage([where / "last.pt", where / "last.previous.pt", where / "best.pt"])
+    (told,) = train(tmp_path / "fold", changes)
+    assert "There is no earlier one: its results stay." in told
+    assert told.endswith("It is written again from best.safetensors.")
+    stayed = undisturbed(numbers(tmp_path / "fold"))
+    before = numbers(expected)
+    assert {name: value for name, value in before.items() if name in stayed} == stayed
+    assert {Path(name).name for name in before if name not in stayed} == {"last.pt"}
