@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from onn_runner import checks
+from onn_runner import checks, targets
 from onn_runner.code_version import code_version
 from onn_runner.construct import build_metrics, build_network, build_optimizer, build_schedule, build_task, make
 from onn_runner.errors import ConfigError
@@ -144,6 +144,7 @@ def build(config: DictConfig, plain: Mapping[str, Any], request: Request) -> Any
     if not isinstance(plain.get("dry_run"), bool):
         raise ConfigError(f"dry_run (={plain.get('dry_run')!r}) must be true or false")
     check_nodes(plain)
+    check_targets(plain)
     plain = with_monitor(plain)
     settings = make(config.trainer, "trainer", monitor=plain["trainer"].get("monitor", Settings.monitor))
     # What is wrong whatever the data is told before minutes go into reading it.
@@ -203,6 +204,16 @@ def check_nodes(plain: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key} (={str(plain.get(key))[:80]}) must be the keys of an option, and is not")
     if not isinstance(plain["compute"].get("name"), str):
         raise ConfigError("compute has no name: choose an option of the group ('onn list computations' shows them)")
+
+
+def check_targets(plain: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a `_target_` that may not be called, before any other is."""
+    nodes = {key: plain.get(key) for key in targets.KINDS if key not in ("metrics", "operators")}
+    nodes |= {f"metrics.{name}": node for name, node in plain["metrics"].items()}
+    ops = plain.get("ops")
+    nodes |= {f"operators.{name}": node for name, node in ops.items()} if isinstance(ops, Mapping) else {}
+    for key, node in nodes.items():
+        targets.check(node, key)
 
 
 def start_near(plain: Mapping[str, Any]) -> bool:

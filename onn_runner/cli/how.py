@@ -6,7 +6,8 @@ folder of options is data, and so may only set what says how many jobs run at on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -41,6 +42,7 @@ SWEEPER = frozenset(
     )
 )
 """What is searched, and how. Not: where the database is."""
+_ABSENT = object()
 FREE = {"launcher": LAUNCHER, "sweeper": SWEEPER}
 
 
@@ -51,14 +53,14 @@ def check(command: Command, config: DictConfig) -> None:
     if len(command.folders) == 1 and command.folders[0] == config_folder() and not typed:
         return
     found = _flat(_plain(config.hydra))
-    allowed = [_flat(_plain(node)) for node in _references(config, typed)]
+    own, stock = _references(config, typed)
     again = {key_of(parse(text)) for text in typed}
     for key, value in found.items():
-        if _derived(key) or any(key in own and own[key] == value for own in allowed):
+        if _derived(key) or own.get(key, _ABSENT) == value:
             continue
         if _free(key, value):
             _check_params(key)
-        elif not _covered(f"hydra.{key}", again):
+        elif not _covered(f"hydra.{key}", again) and stock().get(key, _ABSENT) != value:
             raise ConfigError(
                 f"hydra.{printable(key)} (={printable(str(value))[:80]}) comes from a config folder and says how to "
                 "run, which only the command line may: type it if you mean it, or take it out of the folder"
@@ -90,8 +92,8 @@ def _check_package(entry: str) -> None:
         )
 
 
-def _references(config: DictConfig, typed: Sequence[str]) -> list[DictConfig]:
-    """Hydra's node of the product alone with the same launcher and sweeper, and Hydra's own without the product's."""
+def _references(config: DictConfig, typed: Sequence[str]) -> tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]]]:
+    """What Hydra's node is of the product alone, same launcher and sweeper; and what it is of Hydra alone."""
     choices: Mapping[str, Any] = config.hydra.runtime.choices
     own = Catalogue((config_folder(),))
     chosen = [] if choices.get("sweep") not in own.options("sweep") else [f"sweep={choices['sweep']}"]
@@ -99,16 +101,17 @@ def _references(config: DictConfig, typed: Sequence[str]) -> list[DictConfig]:
     for group in ("hydra/launcher", "hydra/sweeper"):
         option = choices.get(group)
         if option not in loader.get_group_options(group):
-            raise ConfigError(
-                f"{group}={printable(str(option))} comes from a config folder: choose one that is installed"
-            )
+            named = f"{group}={printable(str(option))}"
+            raise ConfigError(f"{named} comes from a config folder: choose one that is installed")
         chosen.append(f"{group}={option}")
     kept = [text for text in typed if not text.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.searchpath="))]
-    with translated():
-        return [
-            loader.load_configuration(CONFIG_NAME, [*chosen, *kept], run_mode=RunMode.RUN).hydra,
-            loader.load_configuration(CONFIG_NAME, [*chosen, "~hydra", *kept], run_mode=RunMode.RUN).hydra,
-        ]
+
+    def composed(*without: str) -> Mapping[str, Any]:
+        with translated():
+            found = loader.load_configuration(CONFIG_NAME, [*chosen, *without, *kept], run_mode=RunMode.RUN)
+        return _flat(_plain(found.hydra))
+
+    return composed(), functools.cache(lambda: composed("~hydra"))
 
 
 def _free(key: str, value: Any) -> bool:

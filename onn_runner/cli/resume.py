@@ -19,6 +19,7 @@ def with_stored(command: argv.Command) -> argv.Command:
             f"resume={command.resume}: there is no such folder; give a run's, such as outputs/<name>/<time-stamp>"
         )
     folder = RunFolder(command.resume)
+    folder.refuse_links()
     flags = command.flags
     anew = any(given is not None for given in (flags.config_dir, flags.config_path, flags.config_name))
     stored = stored_command(folder.read_record(), command.resume, typed=command.overrides, configs=not anew)
