@@ -157,7 +157,7 @@ class SearchSweeper(DistinctSweeper):
 
     def show(self, where: Path) -> None:
         """Best trials on the screen; of several objectives, the front as pareto.csv as well."""
-        if self.search is None:
+        if self.search is None or self.example.get("dry_run"):
             return
         ended, best = self.search.ended(), self.search.best()
         counts = {state: sum(one.state == state for one in ended) for state in ("complete", "pruned", "fail")}
