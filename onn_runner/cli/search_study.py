@@ -256,7 +256,7 @@ def usable(what: str) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, ValueError, OSError) as error:
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, ValueError, LookupError, OSError) as error:
         reason = " ".join(str(error).split("\n(Background")[0].split())
         raise ConfigError(f"{what} cannot be used: {reason}") from error
 
