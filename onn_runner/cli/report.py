@@ -42,6 +42,8 @@ def report(
 
     console = screen.console()
     place = Path(out) if out is not None else Path(folders[0]) / "report"
+    if out is None and place.is_symlink():
+        raise ConfigError(f"{place} is a link: say with --out where the files shall go")
     if place.exists() and not place.is_dir():
         raise ConfigError(f"{place} is no folder: give another one with --out")
     study = gathering.gather(folders)

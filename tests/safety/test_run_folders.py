@@ -245,3 +245,36 @@ def test_names_in_a_run_do_not_steer_the_terminal(box, run):
     for told in (box.onn("explain", "run"), box.onn_run("resume=run", "trainer.epochs=2")):
         assert told[0] == 0, told[1]
         box.unharmed(told[1])
+
+
+TAG = "<script>alert(1)</script>\x1b[31m\\input{x}"
+
+
+def test_the_texts_of_a_run_are_texts_in_its_report(box, run):
+    changed_json("results.json", name=TAG, warnings=[TAG])(run)
+    changed_json("run.json", command=["onn-run", TAG], overrides=[TAG])(run)
+    changed_config("network._target_", TAG)(run)
+    (run / "test_items.csv").write_text((run / "test_items.csv").read_text().replace("camera", TAG))
+    code, printed = box.onn("report", "run")
+    assert code == 0, printed
+    box.unharmed(printed)
+    written = {path.name: path.read_text(encoding="utf-8") for path in (run / "report").iterdir()}
+    assert all("\x1b" not in content for content in written.values())
+    assert "<script>alert" not in written["report.html"]
+    assert "\\input{" not in written["table.tex"]
+    assert box.onn("status", "run")[0] == 0
+
+
+def test_a_report_goes_into_no_link(box, run):
+    (run / "report").symlink_to("../../elsewhere")
+    assert "is a link" in box.refused(box.onn("report", "run"))
+
+
+def test_a_study_of_spoilt_runs_tells_of_them_and_no_more(box, finished):
+    every = [*RECORDS.values(), *CONFIGS.values(), *SPLITS.values()]
+    for number, (spoil, _) in enumerate(every):
+        spoil(Path(shutil.copytree(finished, box.folder / "runs" / f"{number:02d}")))
+    for verb in ("status", "report"):
+        code, printed = box.onn(verb, "runs")
+        assert code == 0, printed
+        box.unharmed(printed)
