@@ -64,7 +64,7 @@ ONLY_IN = {
     "jinja2": ("study/page.py",),
     "markupsafe": ("study/page.py",),
     "matplotlib": ("report/figures",),
-    "optuna": ("cli/search_study.py",),
+    "optuna": ("cli/search_parts.py", "cli/search_study.py"),
     "omegaconf": ("construct.py", "experiment.py", "operator_sets.py", "cli/"),
     "triton": ("compute/fused/",),
     "typer": ("cli/",),

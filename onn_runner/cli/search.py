@@ -47,7 +47,7 @@ class SearchSweeper(DistinctSweeper):
         self.example = without_hydra(compose(hydra, command, self.space.overrides(first)))
         self.directions = directions_of(self.settings, self.example)
         self.search: Search | None = None
-        from onn_runner.cli.search_study import check
+        from onn_runner.cli.search_parts import check
 
         check(self.settings, self.space)
 

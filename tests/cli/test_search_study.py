@@ -14,7 +14,8 @@ from onn_runner.cli.search_space import Choice, Real, Space, Whole
 from onn_runner.errors import ConfigError, Pruned
 
 optuna = pytest.importorskip("optuna", reason="a search needs the extra: pip install 'onn-runner[sweep]'")
-from onn_runner.cli.search_study import FoldReports, MedianPruner, Search, check, open_search  # noqa: E402
+from onn_runner.cli.search_parts import MedianPruner, check  # noqa: E402
+from onn_runner.cli.search_study import FoldReports, Search, open_search  # noqa: E402
 
 SPACE = Space({"lr": Real(1e-4, 1.0, log=True), "q": Choice(("1", "3", "5")), "w": Whole(4, 64, log=True)}, ())
 FINITE = Space({"x": Real(0.0, 1.0, 0.5), "q": Choice(("1", "3")), "w": Whole(1, 2)}, ("seed=0",))
