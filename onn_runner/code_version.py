@@ -14,7 +14,8 @@ from onn_runner import __version__
 PACKAGE = Path(__file__).parent
 WITHOUT_NUMBERS = (
     *("cli", "report", "study", "analysis", "overview.py", "illustration.py", "class_pictures.py"),
-    *("code_version.py", "locking.py", "storage.py", "errors.py", "resumption.py"),
+    *("code_version.py", "errors.py", "locking.py", "plain.py", "resumption.py", "storage.py", "targets.py"),
+    "terminal.py",
 )
 """Parts of the package that no result depends on: a change there leaves finished runs what they are."""
 LIBRARIES = ("onn_runner", "torch", "torchvision", "torchmetrics", "timm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -18,7 +17,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from onn_runner import locking, storage, targets
+from onn_runner import locking, plain, storage, targets
 from onn_runner.cli import argv, check, resolvers, sweep_folder
 from onn_runner.cli.catalogue import CONFIG_NAME, config_folder
 from onn_runner.cli.orphans import ends_with_parent
@@ -74,11 +73,25 @@ def records(where: Path) -> list[Record]:
 def read(folder: Path) -> Record | None:
     """The record in a job's folder; None where there is none or where it is not readable."""
     try:
-        content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        content["overrides"] = tuple(content["overrides"])
-        return Record(folder=folder, **content)
+        content = plain.read_json(folder / RECORD)
+        content["overrides"] = tuple(map(str, content["overrides"]))
+        record = Record(folder=folder, **content)
     except (OSError, ValueError, TypeError, KeyError):
         return None
+    return record if _sound(record) else None
+
+
+def _sound(record: Record) -> bool:
+    """Whether its fields are of their kinds: the file may have been written by anybody."""
+    numbers = (record.number, record.exit_code, record.pid)
+    texts = (record.status, record.error, record.host, record.started or "", record.ended or "")
+    of_objectives = record.objectives.values() if isinstance(record.objectives, Mapping) else [""]
+    scores = (record.score, *of_objectives)
+    return (
+        all(type(number) is int for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and all(score is None or isinstance(score, int | float) for score in scores)
+    )
 
 
 def carry_out(config: DictConfig, *, modules: Sequence[str] = ()) -> float:
@@ -134,7 +147,7 @@ def prepare(folder: Path, earlier: Record | None, config: DictConfig, request: A
 
 def diverged(folder: Path) -> bool:
     try:
-        return json.loads((folder / "results.json").read_text(encoding="utf-8"))["status"] == "diverged"
+        return bool(plain.read_json(folder / "results.json")["status"] == "diverged")
     except (OSError, ValueError, LookupError, TypeError):
         return False
 

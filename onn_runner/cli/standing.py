@@ -13,8 +13,10 @@ from typing import Any, Literal
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from onn_runner import plain
 from onn_runner.cli import job as jobs
 from onn_runner.code_version import code_version
+from onn_runner.errors import ConfigError
 from onn_runner.report.folder import RunFolder
 
 State = Literal["new", "half", "finished", "failed", "other"]
@@ -58,9 +60,9 @@ def _difference(folder: Path, config: DictConfig, request: Any) -> str:
     )
     try:
         record = RunFolder(folder).read_record()
-        stored = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        fingerprint = json.loads((folder / "split.json").read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError) as error:
+        stored = plain.read_yaml(folder / "config.yaml")
+        fingerprint = plain.read_json(folder / "split.json")["fingerprint"]
+    except (ConfigError, LookupError, TypeError) as error:
         return f"its records cannot be read ({' '.join(str(error).split())})"
     if not isinstance(stored, dict):
         return "its config.yaml is damaged"

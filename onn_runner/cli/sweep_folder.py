@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import shutil
 import tempfile
@@ -17,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from onn_runner import locking, storage
+from onn_runner import locking, plain, storage
 from onn_runner.cli import argv
 from onn_runner.cli.argv import Command
 from onn_runner.cli.resolvers import slug
@@ -59,12 +58,12 @@ class Plan:
 def read(folder: Path) -> Plan | None:
     """None where there is none. Raises ConfigError for one that cannot be read."""
     try:
-        content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        if not (folder / PLAN).exists():
+            return None
+        content = plain.read_json(folder / PLAN)
         jobs = tuple(Job(str(job["folder"]), tuple(map(str, job["overrides"]))) for job in content.pop("jobs"))
         plan = Plan(**{**content, "jobs": jobs})
         words = replace(plan, command=tuple(map(str, plan.command)), constants=tuple(map(str, plan.constants)))
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{folder / PLAN} cannot be read ({error}): remove it; finished jobs stay finished"
