@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onn_runner.cli import job, sweep_folder
 from onn_runner.errors import OnnRunnerError
+from onn_runner.plain import printable
 from onn_runner.report import screen
 
 
@@ -21,7 +22,7 @@ def show(where: Path, *, searching: bool = False) -> int:
     for record in records:
         if record.error:
             place = "" if dry else f" ({screen.relative(record.folder)})"
-            print(f"onn-run: {record.folder.name} {record.status}: {record.error}{place}", file=sys.stderr)
+            print(f"onn-run: {record.folder.name} {record.status}: {printable(record.error)}{place}", file=sys.stderr)
     codes = {0 if searching and job.diverged(record.folder) else record.exit_code for record in records}
     code = next((code for code in (130, 1, 2) if code in codes), max(codes, default=0))
     if code != 130 and not dry and not searching:

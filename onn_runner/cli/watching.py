@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onn_runner.cli import job
+from onn_runner.plain import printable
 
 PAUSE = 1.0
 """Seconds between two looks at the folders."""
@@ -51,5 +52,5 @@ def line(record: job.Record, where: Path, total: int) -> str:
         return f"onn-run: {name} runs on {record.host or 'a machine without a name'} (process {record.pid})"
     done = sum(other.status in (job.FINISHED, job.FAILED, job.PRUNED) for other in job.records(where))
     what = "" if record.score is None else f": {record.score:.4g}"
-    reason = f" ({record.error.splitlines()[0]})" if record.error else ""
+    reason = f" ({printable(record.error.splitlines()[0])})" if record.error else ""
     return f"onn-run: {name} {record.status}{what}{reason}, {done} of {total} jobs have ended"
