@@ -34,7 +34,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_record_says_what_ran(tmp_path):
-    content = folder.describe(command=["onn-run", "seed=1"], overrides=["seed=1"], flags=[], threads=1)
+    content = folder.describe(command=["onn-run", "seed=1"], overrides=["seed=1"], flags=[], code="0.1.0+a", threads=1)
     run = RunFolder(tmp_path)
     run.record.write_text(json.dumps(content))
     run.update_record(status="done")
@@ -95,12 +95,13 @@ def test_a_second_process_is_kept_out_until_the_first_ends(tmp_path):
 
 
 def test_resuming_with_another_torch_is_told():
-    record = folder.describe(command=["onn-run"], overrides=[], flags=[], threads=1)
-    entry, warning = folder.resumption(record, ["onn-run", "resume=x"])
+    record = folder.describe(command=["onn-run"], overrides=[], flags=[], code="0.1.0+a", threads=1)
+    entry, warning = folder.resumption(record, ["onn-run", "resume=x"], code="0.1.0+a")
     assert warning is None
     assert entry["command"] == ["onn-run", "resume=x"]
+    assert "code 0.1.0+a -> 0.1.0+b" in folder.resumption(record, ["onn-run"], code="0.1.0+b")[1]
     record["versions"] = {**record["versions"], "torch": "2.0.0"}
-    assert "torch 2.0.0 -> " in folder.resumption(record, ["onn-run"])[1]
+    assert "torch 2.0.0 -> " in folder.resumption(record, ["onn-run"], code="0.1.0+a")[1]
 
 
 def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
