@@ -83,32 +83,40 @@ def board(folder: Path) -> dict[str, object]:
     return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
-def disturbed(where: Path, kills: int, longest: float, chance: random.Random) -> Path:
-    """A run that is killed `kills` times, at moments that are spread over its whole life, and then finished."""
-    process = begin(where, *RUN, "name=killed")
-    done = 0
-    while done < kills:
+def disturbed(where: Path, name: str, most: int, longest: float, chance: random.Random) -> tuple[Path, int]:
+    """A run that is killed at random moments until it ends, at most so often, and resumed; and how often it was."""
+    process, kills = begin(where, *RUN, f"name={name}"), 0
+    while kills < most:
         time.sleep(chance.uniform(0.2, longest))
-        finished_early = process.poll() is not None
+        if process.poll() is not None:
+            break
         process.kill()
         process.communicate()
-        done += 1
-        found = sorted(where.glob("outputs/killed/*/run.json"))
-        print(f"kill {done} of {kills}{' (it had just ended)' if finished_early else ''}", flush=True)
-        process = begin(where, f"resume={found[-1].parent}") if found else begin(where, *RUN, "name=killed")
+        kills += 1
+        found = sorted(where.glob(f"outputs/{name}/*/run.json"))
+        words = (f"resume={found[-1].parent}",) if found else (*RUN, f"name={name}")
+        process = begin(where, *words)
     finish(process)
-    return sorted(where.glob("outputs/killed/*/results.json"))[-1].parent
+    return sorted(where.glob(f"outputs/{name}/*/results.json"))[-1].parent, kills
 
 
 def run_soak(where: Path, kills: int, chance: random.Random) -> list[str]:
-    """What differs between a run that was killed and one that was not."""
+    """What differs between runs that were killed, `kills` times together, and one that was not."""
     began = time.monotonic()
     finish(begin(where, *RUN, "name=whole"))
     life = time.monotonic() - began
     print(f"undisturbed run: {life:.1f} s", flush=True)
-    killed = disturbed(where, kills, life, chance)
     (whole,) = (path.parent for path in where.glob("outputs/whole/*/results.json"))
-    return [f"run: {text}" for text in differences(whole, killed)]
+    wrong, done, runs = [], 0, 0
+    while done < kills:
+        runs += 1
+        killed, hits = disturbed(where, f"killed-{runs}", kills - done, life, chance)
+        done += hits
+        wrong += [f"run {runs}: {text}" for text in differences(whole, killed)]
+        print(f"run {runs}: killed {hits} times, {done} of {kills} in all", flush=True)
+    verdict = "DIFFERENT" if wrong else "identical"
+    print(f"runs: {kills} kills in {runs} runs: {verdict}, {time.monotonic() - began:.0f} s", flush=True)
+    return wrong
 
 
 def sweep_soak(where: Path, launchers: Sequence[str], kills: int, chance: random.Random) -> list[str]:
@@ -166,7 +174,6 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="onn-soak-"))
     if arguments.kills:
         wrong += run_soak(folder, arguments.kills, chance)
-        print(f"run: {arguments.kills} kills: {'DIFFERENT' if wrong else 'identical'}", flush=True)
     if arguments.sweep_kills:
         wrong += sweep_soak(folder, launchers, arguments.sweep_kills, chance)
     for text in wrong:
