@@ -11,7 +11,8 @@ from onn_runner.study.records import Run
 Flat = Mapping[str, Any]
 """Dotted key -> value; lists are values."""
 HOW = (
-    *("seed", "name", "sweep", "resume", "dry_run", "metrics", "partition.only", "data.path"),
+    # What a preset varies (search.width_0) is part of the keys that refer to it.
+    *("seed", "name", "sweep", "search", "resume", "dry_run", "metrics", "partition.only", "data.path"),
     *(f"trainer.{key}" for key in ("tensorboard", "pictures", "preview_items", "preview_every", "workers")),
     *(f"trainer.{key}" for key in ("save_minutes", "checks", "statistics", "score_training", "train_metrics")),
     *("trainer.keep_best", "trainer.threads"),
