@@ -131,7 +131,14 @@ def prepare(folder: Path, earlier: Record | None, config: DictConfig, request: A
     """
     from onn_runner.cli.standing import standing
 
-    found = standing(folder, earlier, config, request)
+    try:
+        found = standing(folder, earlier, config, request)
+    except OnnRunnerError as error:
+        if earlier is None or earlier.status not in (FINISHED, PRUNED):
+            # The run itself tells it.
+            return "half" if (folder / "run.json").is_file() else "new"
+        print(f"onn-run: {folder.name} stays as it is, unchecked: {error}", file=sys.stderr)
+        return FINISHED
     state: str = found.state
     if state == "failed" and not retry:
         return FAILED

@@ -144,7 +144,7 @@ def opened(command: Command) -> Iterator[Path]:
 
 
 def begin(folder: Path, plan: Plan) -> Plan:
-    """Write the plan. Raises ConfigError where the folder holds a sweep with other constants."""
+    """Write the plan. Raises ConfigError where the folder holds a sweep with other constants, or a file for a job."""
     earlier = read(folder)
     if earlier is not None and earlier.constants != plan.constants:
         mine, theirs = (" ".join(one.constants) or "nothing" for one in (plan, earlier))
@@ -152,6 +152,9 @@ def begin(folder: Path, plan: Plan) -> Plan:
             f"{folder} holds another sweep: all its jobs share {theirs}, those of this one {mine}; choose another "
             "folder with name=<word> or hydra.sweep.dir=<folder>"
         )
+    for job in plan.jobs:
+        if (folder / job.folder).exists() and not (folder / job.folder).is_dir():
+            raise ConfigError(f"{folder / job.folder} is a file, and a job's folder is to be there: move it away")
     plan = replace(plan, started=earlier.started if earlier is not None else folders.now())
     plan.write(folder)
     return plan

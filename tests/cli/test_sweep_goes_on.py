@@ -218,3 +218,31 @@ def test_a_damaged_plan_is_one_sentence(content: str, onn_run, runs, tmp_path: P
     assert answer.code == 2
     assert "sweep.json cannot be read" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_file_in_a_jobs_place_is_told_before_anything_runs(onn_run, runs, tmp_path: Path) -> None:
+    (tmp_path / "multirun" / "mine").mkdir(parents=True)
+    (tmp_path / "multirun" / "mine" / "seed-2").write_text("mine")
+    answer = onn_run("-m", "seed=1,2", "name=mine")
+    assert answer.code == 2
+    assert "seed-2 is a file, and a job's folder is to be there: move it away" in answer.err
+    assert not runs.configs
+
+
+def test_without_its_data_a_finished_job_stays_and_another_fails(onn_run, runs, leave: Leave, monkeypatch) -> None:
+    def gone(data: str) -> str:
+        raise ConfigError("data.path=photos: there is no such folder")
+
+    runs.answer = lambda config: leave(config) if config.seed == 1 else leave(config, status="diverged")
+    assert onn_run("-m", "seed=1,2").code == 1
+    monkeypatch.setattr(standing, "_fingerprint", gone)
+
+    def refuse(config: Any) -> experiment.Outcome:
+        raise ConfigError("data.path=photos: there is no such folder")
+
+    runs.answer = refuse
+    answer = onn_run("-m", "seed=1,2", "sweep.retry_failed=true")
+    assert answer.code == 2
+    assert "seed-1 stays as it is, unchecked: data.path=photos" in answer.err
+    assert "seed-2 failed: data.path=photos: there is no such folder" in answer.err
+    assert seeds(runs) == [1, 2, 2]
