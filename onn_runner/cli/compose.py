@@ -28,7 +28,6 @@ def hydra_of(command: Command) -> Iterator[Hydra]:
     """Hydra over the command's config folders, as `@hydra.main` makes it; cleared at the end."""
     version.setbase("1.3")
     resolvers.register()
-    sources.register()
     main, *user = command.folders
     search_path = create_automatic_config_search_path(None, None, str(main))
     for folder in user:
@@ -37,9 +36,10 @@ def hydra_of(command: Command) -> Iterator[Hydra]:
         )
     GlobalHydra.instance().clear()
     try:
-        with translated():
-            hydra = Hydra.create_main_hydra2("onn-run", search_path)
-        yield hydra
+        with sources.checked():
+            with translated():
+                hydra = Hydra.create_main_hydra2("onn-run", search_path)
+            yield hydra
     finally:
         GlobalHydra.instance().clear()
         HydraConfig.instance().cfg = None

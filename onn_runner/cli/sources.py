@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,11 +35,18 @@ class CheckedFiles(FileConfigSource):
 CheckedFiles.__name__ = FileConfigSource.__name__
 
 
-def register() -> None:
-    """From now on Hydra reads folders like this."""
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Hydra reads folders like this until the end of the block, and in processes that are started in it."""
     # What Hydra brings is registered first; there is no other way to take the place of it.
     Plugins.instance()
-    SourcesRegistry.instance().types["file"] = CheckedFiles
+    types = SourcesRegistry.instance().types
+    before = types["file"]
+    types["file"] = CheckedFiles
+    try:
+        yield
+    finally:
+        types["file"] = before
 
 
 def check(path: Path) -> None:
