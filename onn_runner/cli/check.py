@@ -133,6 +133,9 @@ class Checker:
         sweeps = [override for override in parsed if override.is_sweep_override() and not override.is_hydra_override()]
         texts = {id(override): override.input_line or "" for override in parsed}
         choices = {id(override): _sweep_texts(override) for override in sweeps}
+        for override in sweeps:
+            if not choices[id(override)]:
+                raise ConfigError(f"{override.input_line}: there is no value in it; give one or more")
         texts |= {key: values[0] for key, values in choices.items()}
         yield list(texts.values())
         for override in sweeps:

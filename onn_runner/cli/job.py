@@ -159,6 +159,19 @@ def diverged(folder: Path) -> bool:
         return False
 
 
+def what_diverged(folder: Path) -> str:
+    """The first divergence of a run, and how many there are."""
+    from onn_runner.report.results import divergences
+
+    try:
+        told = divergences(plain.read_json(folder / "results.json")["folds"])
+    except (OSError, ValueError, LookupError, TypeError):
+        told = []
+    if not told:
+        return "some folds failed; see the folder's results"
+    return told[0] + (f", and {len(told) - 1} more" if len(told) > 1 else "")
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """The job's folder, held by this process; waits, and says so, while one of an earlier start computes it still."""
@@ -274,7 +287,7 @@ class Boundary:
     ) -> bool:
         if error is None:
             failed = self.outcome.exit_code != 0
-            message = "some folds failed; see the folder's results" if failed else ""
+            message = what_diverged(self.record.folder) if failed else ""
             known = {"score": self.outcome.score, "objectives": dict(self.outcome.objectives)}
             self._write(FAILED if failed else FINISHED, self.outcome.exit_code, message, **known)
             return True

@@ -45,11 +45,22 @@ class SearchSweeper(DistinctSweeper):
         self.space = self._space(job.as_typed(config.hydra))
         first = {key: _example(dimension) for key, dimension in self.space.dimensions.items()}
         self.example = without_hydra(compose(hydra, command, self.space.overrides(first)))
+        self._refuse_idle()
         self.directions = directions_of(self.settings, self.example)
         self.search: Search | None = None
         from onn_runner.cli.search_parts import check
 
         check(self.settings, self.space)
+
+    def _refuse_idle(self) -> None:
+        """Raises ConfigError for keys of a preset's own (search.width_0) to which nothing refers any more."""
+        written = str(OmegaConf.to_container(self.example, resolve=False))
+        idle = [key for key in self.space.dimensions if key.startswith("search.") and f"${{{key}}}" not in written]
+        if idle:
+            raise ConfigError(
+                f"{', '.join(idle)} would change nothing: what they choose was typed instead (such as network.channels "
+                "or model.layers); leave that out, or search without this preset"
+            )
 
     def sweep(self, arguments: list[str]) -> None:
         from onn_runner.cli.search_study import open_search

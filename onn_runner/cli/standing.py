@@ -41,10 +41,21 @@ def standing(folder: Path, record: jobs.Record | None, config: DictConfig, reque
         if reason:
             return Standing("other", reason)
     if record.status in (jobs.FINISHED, jobs.PRUNED):
-        return Standing("finished") if (folder / "results.json").is_file() else Standing("other", "it has no results")
+        return _with_results(folder)
     if record.status == jobs.FAILED:
         return Standing("failed")
     return Standing("half" if (folder / "run.json").is_file() else "new")
+
+
+def _with_results(folder: Path) -> Standing:
+    """Of a finished job: where its results are gone or damaged they are made again from its folds."""
+    try:
+        whole = plain.read_json(folder / "results.json")["status"] in ("done", "diverged", "pruned")
+    except (OSError, ValueError, LookupError, TypeError):
+        whole = False
+    if whole:
+        return Standing("finished")
+    return Standing("half") if (folder / "run.json").is_file() else Standing("other", "it has no results")
 
 
 def _difference(folder: Path, config: DictConfig, request: Any) -> str:

@@ -73,11 +73,21 @@ def _sweep(hydra: Hydra, command: Command, config: DictConfig, search: SearchSwe
     except KeyboardInterrupt:
         again = shlex.join(["onn-run", *command.typed])
         print(f"onn-run: stopped. What is finished stays so; to go on, the same command: {again}", file=sys.stderr)
+        _show(sweeper, where)
         raise
-    finally:
-        code = sweep_report.show(where, searching=search is not None)
-        if search is not None:
-            search.show(where)
+    except RunError:
+        _show(sweeper, where)
+        raise
+    return _show(sweeper, where)
+
+
+def _show(sweeper: Any, where: Path) -> int:
+    from onn_runner.cli.search import SearchSweeper
+
+    searching = isinstance(sweeper, SearchSweeper)
+    code = sweep_report.show(where, names=getattr(sweeper, "names", None), searching=searching)
+    if searching:
+        sweeper.show(where)
     return code
 
 
@@ -120,6 +130,8 @@ class DistinctSweeper(Sweeper):
         self.groups = frozenset(check.catalogue_of(command).groups)
         self.composed: dict[tuple[str, ...], DictConfig] = {}
         self.deaths: Counter[str] = Counter()
+        self.names: list[str] | None = None
+        """The jobs' folders; None where they are not known before."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context = hydra_context
@@ -139,10 +151,11 @@ class DistinctSweeper(Sweeper):
         plan = self._plan(arguments, where)
         OmegaConf.save(self.config, where / "multirun.yaml")
         retry = bool(OmegaConf.select(self.config, "sweep.retry_failed", default=False))
-        pending = [one for one in plan.jobs if not self._settled(one, where, retry=retry)]
-        if len(pending) < len(plan.jobs):
-            done = len(plan.jobs) - len(pending)
-            print(f"onn-run: {done} of {len(plan.jobs)} jobs have ended already ({where})", file=sys.stderr)
+        jobs = [one for one in plan.jobs if one.folder in set(self.names or ())]
+        pending = [one for one in jobs if not self._settled(one, where, retry=retry)]
+        if len(pending) < len(jobs):
+            done = len(jobs) - len(pending)
+            print(f"onn-run: {done} of {len(jobs)} jobs have ended already ({where})", file=sys.stderr)
         try:
             while pending:
                 pending = self._launch(pending, where)
@@ -157,9 +170,11 @@ class DistinctSweeper(Sweeper):
         assert self.config is not None
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides(list(params))
-        swept = sweep_folder.swept_keys(params)
+        # One value of a key that an earlier command varied here is one more of it.
+        swept = sweep_folder.swept_keys(params) | sweep_folder.varied(sweep_folder.read(where))
         launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
         jobs = [Job(sweep_folder.job_name(texts, swept), tuple(texts)) for texts in self._distinct(overrides)]
+        self.names = [one.folder for one in jobs]
         return sweep_folder.begin(
             where,
             Plan(

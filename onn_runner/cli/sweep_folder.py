@@ -21,6 +21,7 @@ from onn_runner.cli import argv
 from onn_runner.cli.argv import Command
 from onn_runner.cli.resolvers import slug
 from onn_runner.errors import ConfigError
+from onn_runner.experiment import checked_name
 from onn_runner.report import folder as folders
 
 PLAN, SCHEMA, LOCK, EARLIER = "sweep.json", 1, ".lock", "earlier"
@@ -66,7 +67,7 @@ def read(folder: Path) -> Plan | None:
         words = replace(plan, command=tuple(map(str, plan.command)), constants=tuple(map(str, plan.constants)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{folder / PLAN} cannot be read ({error}): remove it; finished jobs stay finished"
+            f"{folder / PLAN} is no plan of a sweep, it is damaged: remove it; finished jobs stay finished"
         ) from error
     if words.schema != SCHEMA:
         raise ConfigError(
@@ -99,11 +100,19 @@ def job_name(overrides: Sequence[str], swept: Collection[str]) -> str:
     return f"run-{name}" if name in (EARLIER, "joined") else name
 
 
+def name_of(command: Command) -> str | None:
+    """What name= gives. Raises ConfigError for several, and for what would lie elsewhere."""
+    named = [argv.parse(text) for text in command.overrides if text.startswith("name=")]
+    if named and named[-1].is_sweep_override():
+        raise ConfigError(f"{named[-1].input_line}: a sweep has one name, that of its folder; leave out the others")
+    return checked_name(named[-1].value()) if named else None
+
+
 def default_folder(command: Command) -> Path:
     """multirun/<name>, the same for the same command; its name is that of name=, or made of all overrides."""
-    named = [argv.parse(text).value() for text in command.overrides if text.startswith("name=")]
-    if named and named[-1] is not None:
-        return Path("multirun") / slug(str(named[-1]))
+    name = name_of(command)
+    if name is not None:
+        return Path("multirun") / slug(name)
     swept = swept_keys(command.overrides)
     shared = constants(command.overrides, swept)
     varying = sorted(text for text in constants(command.overrides, ()) if text not in shared)
@@ -120,8 +129,9 @@ def default_folder(command: Command) -> Path:
 def opened(command: Command) -> Iterator[Path]:
     """The sweep's folder, held by this process; of a dry run one that vanishes at the end.
 
-    Raises ConfigError where another process computes there.
+    Raises ConfigError where another process computes there, and for a name that is none.
     """
+    name_of(command)
     if any(text.lower() == "dry_run=true" for text in command.overrides):
         with tempfile.TemporaryDirectory(prefix="onn-run-") as vanishing:
             yield Path(vanishing)
@@ -143,19 +153,43 @@ def opened(command: Command) -> Iterator[Path]:
         ) from error
 
 
+def varied(plan: Plan | None) -> set[str]:
+    """Keys that the commands given in a folder so far varied."""
+    if plan is None:
+        return set()
+    shared = {_key(text) for text in plan.constants}
+    keys = {_key(text) for job in plan.jobs for text in job.overrides}
+    return {key for key in keys - shared if key.partition(".")[0] not in HOW}
+
+
+def _key(text: str) -> str:
+    return argv.key_of(argv.parse(text))
+
+
 def begin(folder: Path, plan: Plan) -> Plan:
-    """Write the plan. Raises ConfigError where the folder holds a sweep with other constants, or a file for a job."""
+    """Write the plan, with the jobs that earlier commands planned in the folder.
+
+    Raises ConfigError where it holds a sweep with other constants, or a file where a job's folder is to be.
+    """
     earlier = read(folder)
     if earlier is not None and earlier.constants != plan.constants:
-        mine, theirs = (" ".join(one.constants) or "nothing" for one in (plan, earlier))
+        mine, theirs = (
+            " ".join(sorted(set(one.constants) - set(other.constants))) or "none of these"
+            for one, other in ((plan, earlier), (earlier, plan))
+        )
         raise ConfigError(
-            f"{folder} holds another sweep: all its jobs share {theirs}, those of this one {mine}; choose another "
+            f"{folder} holds another sweep: what all jobs share is {mine} here and {theirs} there; choose another "
             "folder with name=<word> or hydra.sweep.dir=<folder>"
         )
     for job in plan.jobs:
         if (folder / job.folder).exists() and not (folder / job.folder).is_dir():
             raise ConfigError(f"{folder / job.folder} is a file, and a job's folder is to be there: move it away")
-    plan = replace(plan, started=earlier.started if earlier is not None else folders.now())
+    if earlier is not None:
+        planned = {job.folder for job in plan.jobs}
+        others = tuple(job for job in earlier.jobs if job.folder not in planned)
+        plan = replace(plan, started=earlier.started, jobs=(*others, *plan.jobs))
+    else:
+        plan = replace(plan, started=folders.now())
     plan.write(folder)
     return plan
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from onn_runner.checks import amount
 from onn_runner.cli import job, sweep_folder
 from onn_runner.errors import OnnRunnerError
 from onn_runner.plain import printable
 from onn_runner.report import screen
 
 
-def show(where: Path, *, searching: bool = False) -> int:
+def show(where: Path, *, names: Sequence[str] | None = None, searching: bool = False) -> int:
     """The worst exit code of the jobs: interrupted, then failed, then refused.
 
-    `searching`: a training that diverges is an answer, not a failure.
+    `names`: of the command's jobs; None: all that are there. `searching`: a training that diverges is an answer, not a
+    failure.
     """
-    records = job.records(where)
+    every = job.records(where)
+    records = [record for record in every if names is None or record.folder.name in set(names)]
     dry = not (where / sweep_folder.LOCK).exists()
-    _list(records, where, dry=dry)
+    _list(records, where, planned=len(records if names is None else names), dry=dry)
+    if len(every) > len(records):
+        others = amount(len(every) - len(records), "job")
+        print(f"  and {others} of other commands in this folder: onn status {screen.quoted(screen.relative(where))}")
     for record in records:
         if record.error:
             place = "" if dry else f" ({screen.relative(record.folder)})"
@@ -30,11 +37,12 @@ def show(where: Path, *, searching: bool = False) -> int:
     return code
 
 
-def _list(records: list[job.Record], where: Path, *, dry: bool) -> None:
+def _list(records: list[job.Record], where: Path, *, planned: int, dry: bool) -> None:
     """Every job with its score and what it does not share with all others."""
     plan = sweep_folder.read(where)
     shared = () if plan is None else plan.constants
-    print(f"\n{'sweep' if dry else f'sweep {screen.relative(where)}'}: {len(records)} jobs")
+    begun = "" if len(records) == planned else f", {len(records)} of them begun"
+    print(f"\n{'sweep' if dry else f'sweep {screen.relative(where)}'}: {amount(planned, 'job')}{begun}")
     if shared:
         print(f"  all with {' '.join(shared)}")
     width = max((len(record.status) for record in records), default=0)

@@ -243,3 +243,10 @@ def test_real_folds_are_pruned(tmp_path: Path, runs, monkeypatch: pytest.MonkeyP
     assert records["optimizer.lr-1e-12"]["objectives"]["macs"] > 0
     ended = json.loads((folder / "optimizer.lr-10" / "results.json").read_text())
     assert (ended["status"], len(ended["folds"])) == ("pruned", 1)
+
+
+def test_a_presets_own_key_that_nothing_uses_any_more_is_refused(onn_run, runs, tmp_path: Path) -> None:
+    answer = onn_run("-m", "experiment=search_widths", "network.channels=[4]")
+    assert answer.code == 2
+    assert "search.width_0, search.width_1 would change nothing: what they choose was typed instead" in answer.err
+    assert list(tmp_path.iterdir()) == []

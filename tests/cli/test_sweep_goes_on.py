@@ -92,11 +92,54 @@ def test_more_values_under_the_same_name_are_more_jobs(onn_run, runs, leave: Lea
     assert the_sweep(tmp_path).name == "mine"
 
 
+@pytest.mark.parametrize("seeds_then", ["0,1,2", "0", "1,0"])
+def test_jobs_of_earlier_commands_stay_in_the_plan(seeds_then: str, onn_run, runs, leave: Leave, tmp_path) -> None:
+    onn_run("-m", "seed=1,2", "name=mine", "model=conv,onn")
+    answer = onn_run("-m", f"seed={seeds_then}", "name=mine", "model=conv,onn")
+    assert answer.code == 0, answer.err
+    known = {"1", "2", *seeds_then.split(",")}
+    assert {job.folder for job in sweep_folder.read(the_sweep(tmp_path)).jobs} == {
+        f"model-{model}_seed-{seed}" for model in ("conv", "onn") for seed in known
+    }
+    assert len(runs.configs) == 2 * len(known)
+    others = 2 * len(known - set(seeds_then.split(",")))
+    assert (f"and {others} jobs of other commands" in answer.out) == (others > 0)
+
+
+def test_damaged_results_are_made_again(onn_run, runs, leave: Leave, tmp_path: Path) -> None:
+    onn_run("-m", "seed=1,2")
+    results = the_sweep(tmp_path) / "seed-2" / "results.json"
+    results.write_text("garbage")
+    answer = onn_run("-m", "seed=1,2")
+    assert answer.code == 0, answer.err
+    assert runs.requests[2].resume == results.parent
+    assert json.loads(results.read_text())["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("name=a,b", "a sweep has one name"),
+        ("name=../there", "must be a word for a folder below outputs/"),
+        ("name=/there", "must be a word for a folder below outputs/"),
+        ("seed=range(5,0)", "seed=range(5,0): there is no value in it"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_what_makes_no_sweep_is_told_once_before_anything(dry, typed, message, onn_run, runs, tmp_path: Path) -> None:
+    answer = onn_run("-m", "data.seed=1,2", typed, *(["dry_run=true"] if dry else []))
+    assert answer.code == 2
+    assert answer.err.count(message) == 1
+    assert "Traceback" not in answer.err
+    assert not runs.configs
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_belongs_to_one_sweep(onn_run, runs, leave: Leave) -> None:
     onn_run("-m", "seed=1,2", "name=mine", "trainer.epochs=3")
     answer = onn_run("-m", "seed=1,2", "name=mine", "trainer.epochs=4")
     assert answer.code == 2
-    assert "holds another sweep: all its jobs share trainer.epochs=3, those of this one trainer.epochs=4" in answer.err
+    assert "holds another sweep: what all jobs share is trainer.epochs=4 here and trainer.epochs=3 there" in answer.err
     assert seeds(runs) == [1, 2]
 
 
@@ -216,7 +259,7 @@ def test_a_damaged_plan_is_one_sentence(content: str, onn_run, runs, tmp_path: P
     (the_sweep(tmp_path) / "sweep.json").write_text(content)
     answer = onn_run("-m", "seed=1")
     assert answer.code == 2
-    assert "sweep.json cannot be read" in answer.err
+    assert "sweep.json is no plan of a sweep" in answer.err
     assert "Traceback" not in answer.err
 
 
