@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -18,9 +17,12 @@ class File:
 
     name: str
     path: list[str]
-    training: Any = staticmethod(len)
-    fixed: Any = staticmethod(len)
-    fingerprint: Any = staticmethod(len)
+
+    def training(self) -> None: ...
+
+    def fixed(self) -> None: ...
+
+    def fingerprint(self) -> None: ...
 
 
 @pytest.mark.parametrize(

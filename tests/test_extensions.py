@@ -132,9 +132,7 @@ def test_a_users_operator_is_resumed_with_its_folder(mine):
 
 
 def test_operators_that_only_a_layer_names_are_found_with_their_parameters(mine):
-    code = main(
-        ["ops=sine", "model.layers=[[bump,mul]]", *OWN, "operators.bump.width=2", *SMALL]
-    )
+    code = main(["ops=sine", "model.layers=[[bump,mul]]", *OWN, "operators.bump.width=2", *SMALL])
     assert code == 0
     operators = results(mine)["network"]["rows"][0]["facts"]["operators"]
     assert [list(pair) for pair in operators] == [["bump", 2], ["mul", 2]]
