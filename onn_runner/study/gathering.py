@@ -49,7 +49,9 @@ def study_of(runs: Sequence[Run]) -> Study:
     failures = [run for method in models for run in method.left_out] + unplaced
     failures += _of_twins(twins, known={run.folder for run in failures})
     usable = [method for method in models if method.runs]
-    empty = [method for method in (*models, *twins) if not method.runs]
+    without_runs = [method for method in (*models, *twins) if not method.runs]
+    pruned = [method for method in without_runs if all(run.status == "pruned" for run in method.left_out)]
+    empty = [method for method in without_runs if method not in pruned]
     methods = [*usable, *(twin for twin in twins if twin.runs), *_untrained(usable)]
     methods = _with_distinct_labels(methods)
     results = [run.results for method in usable for run in method.runs if run.results is not None]
@@ -61,7 +63,7 @@ def study_of(runs: Sequence[Run]) -> Study:
         metrics=_metrics(results),
         notes=(
             *([f"where a label does not say otherwise: {labels.described(common)}"] if common else []),
-            *(*covered, *same, *_notes(methods, usable, empty)),
+            *(*covered, *same, *_notes(methods, usable, empty), *_pruned(len(pruned))),
         ),
     )
 
@@ -250,6 +252,14 @@ def _notes(methods: Sequence[Method], usable: Sequence[Method], empty: Sequence[
             notes.append(f"{method.label}: {which(method.runs[0])}")
     notes += [f"{method.label}: no whole run, so that there is nothing to average" for method in empty]
     return notes
+
+
+def _pruned(count: int) -> list[str]:
+    """Of the settings that a search gave up, which are too many for a row each."""
+    if not count:
+        return []
+    which_have = "1 setting that a search pruned has" if count == 1 else f"{count} settings that a search pruned have"
+    return [f"{which_have} no row; its runs are listed with those that do not count"]
 
 
 def _mixed(name: str, runs: Iterable[Run], value: Callable[[Run], str]) -> list[str]:

@@ -242,3 +242,15 @@ def test_other_code_in_one_study_is_said(tmp_path: Path) -> None:
 def test_a_config_of_any_shape_has_a_label(value: dict[str, object]) -> None:
     flat = labels.flat(value)
     assert labels.label(a_run(), flat, list(flat), common={})
+
+
+def test_what_a_search_pruned_is_listed_without_a_row(tmp_path: Path) -> None:
+    write_run(tmp_path / "s" / "lr-1", "conv", optimizer__lr=0.1)
+    for number in (2, 3):
+        write_run(tmp_path / "s" / f"lr-{number}", "conv", optimizer__lr=0.1**number, done=1, status="pruned")
+    study = gather([tmp_path / "s"])
+    assert study.empty == ()
+    assert [run.status for run in study.failures] == ["pruned", "pruned"]
+    assert [note for note in study.notes if "pruned" in note] == [
+        "2 settings that a search pruned have no row; its runs are listed with those that do not count"
+    ]
