@@ -139,9 +139,18 @@ def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in config.get("operators", {}).items() if name in used}
     flat = _flat({**config, "operators": named, "ops": "+".join(used) or "-", "metrics": "+".join(config["metrics"])})
     for kind in ("model", "baseline"):
-        flat[kind] = str(config.get(kind, {}).get("_target_", "-")).rpartition(".")[2]
+        flat[kind] = option_of(str(config.get(kind, {}).get("_target_", "-")))
     # A sweep's name is no parameter, and every job has its own already.
     return {key: value for key, value in flat.items() if not key.endswith("_target_") and key != "name"}
+
+
+def option_of(target: str) -> str:
+    """`self_onn` of onn_runner.model.self_onn.SelfONN, as one types it; of a user's factory its own name."""
+    package, _, name = target.rpartition(".")
+    if not package.startswith("onn_runner."):
+        return name
+    module = package.rpartition(".")[2]
+    return {"operational": "onn"}.get(module, module)
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -24,6 +22,8 @@ from onn_runner.study.records import Comparison, Costs, Study, Summary
 from onn_runner.study.wording import comparison_notes, score_notes
 
 TEMPLATE, STYLE, SCRIPT = "page.html.jinja", "page.css", "page.js"
+MOST_NAMES = 3
+"""Of folders in the title."""
 
 
 def page(
@@ -69,11 +69,11 @@ def page(
 
 
 def named(study: Study) -> str:
-    """`Study of depth`, after the folder that holds all of its runs."""
+    """`Study of depth`, after the folder of its runs; `Study of depth, width` of several."""
     runs = [run for method in study.methods for run in method.runs] + list(study.failures)
-    places = {run.sweep or run.folder.parent for run in runs}
-    name = Path(os.path.commonpath(places)).name if places and len({p.is_absolute() for p in places}) == 1 else ""
-    return f"Study of {name}" if name else "Study"
+    names = list(dict.fromkeys((run.sweep or run.folder.parent).name for run in runs))
+    shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    return f"Study of {shown}" if any(names) else "Study"
 
 
 def _file(name: str) -> str:

@@ -68,7 +68,7 @@ def test_one_hparams_row_with_its_status(folder, failed):
     values = {key: value.string_value for key, value in start.session_start_info.hparams.items()}
     assert values["ops"] == "sine+exp"
     assert values["network.channels"] == "16,16"
-    assert values["model"] == "Operational"
+    assert values["model"] == "onn"
     assert "operators.sine.k" in values
     assert not any("_target_" in key or key.startswith("operators.mul") for key in values)
     end = HParamsPluginData.FromString(tags["_hparams_/session_end_info"].plugin_data.content)
@@ -134,7 +134,7 @@ def test_the_difference_to_a_twin_is_a_column_and_the_twin_a_run_of_its_own(fold
     start = HParamsPluginData.FromString(
         events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
     ).session_start_info
-    assert start.hparams["baseline"].string_value == "Conv"
+    assert start.hparams["baseline"].string_value == "conv"
     assert start.hparams["baseline.activation"].string_value == "relu"
     beside = read(folder / "baseline")
     assert beside.Scalars("cv/psnr_mean")[0].value == pytest.approx(29.0)

@@ -346,6 +346,9 @@ def test_a_page_is_named_after_the_folder_of_its_runs(tmp_path):
     write_run(tmp_path / "depth & width" / "run", folds=2)
     assert "<title>Study of depth &amp; width</title>" in text_of([tmp_path / "depth & width" / "run"])
     assert named(gather([write_sweep(tmp_path / "lr")])) == "Study of lr"
+    folders = [write_sweep(tmp_path / name, ("conv",), (seed,)) for seed, name in enumerate(("a", "b", "c", "d"))]
+    assert named(gather(folders[:2])) == "Study of a, b"
+    assert named(gather(folders)) == "Study of a, b, c and 1 more"
     assert named(Study(methods=())) == "Study"
 
 
