@@ -2,8 +2,8 @@
 VENV ?= .venv
 ARGS ?= model=onn ops=sine,exp data=denoise
 LOGDIR ?= outputs
-# Two test processes with one thread each: the suite's tensors are too small to share.
-TEST_ARGS ?= -n 2
+# Two test processes with one thread each, as the suite's tensors are too small to share; what one has left the other takes.
+TEST_ARGS ?= -n 2 --dist worksteal
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
