@@ -31,7 +31,7 @@ format: $(INSTALLED_DEV) ## put the code into the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-tensorboard: $(INSTALLED) ## look at the runs: make tensorboard LOGDIR=multirun/<time-stamp>
+tensorboard: $(INSTALLED) ## look at the runs: make tensorboard LOGDIR=multirun/<name>
 	@$(BIN)/tensorboard --logdir $(LOGDIR)
 
 benchmark: $(INSTALLED) ## accuracy, then time and memory of the kernels: make benchmark BENCHMARK_ARGS="--quick"
