@@ -255,7 +255,8 @@ def test_kill_9_at_several_moments_and_resume_gives_identical_numbers(work):
     output = undisturbed.communicate(timeout=300)[0]
     assert undisturbed.returncode == 0, output
     process = begin(work, *KILLED, "name=cut")
-    for moment in ("fold_00/start_00/last.pt", "fold_00/start_01/best.pt", "fold_01/metrics.csv"):
+    # Two moments; `make soak` has fifty.
+    for moment in ("fold_00/start_01/best.pt", "fold_01/metrics.csv"):
         wait_for(lambda moment=moment: list(work.glob(f"outputs/cut/*/{moment}")), process)
         process.kill()
         process.communicate()

@@ -253,7 +253,7 @@ def test_how_a_sweep_runs_is_no_part_of_its_jobs(onn_run, runs, tmp_path: Path) 
     assert sweep_folder.read(the_sweep(tmp_path)).constants == ()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"jobs": 3}', '{"jobs": [{"folder": 1}]}', "{\x00"])
+@pytest.mark.parametrize("content", ["", "[]", '{"jobs": [{"folder": 1}]}', "{\x00"])
 def test_a_damaged_plan_is_one_sentence(content: str, onn_run, runs, tmp_path: Path) -> None:
     onn_run("-m", "seed=1")
     (the_sweep(tmp_path) / "sweep.json").write_text(content)
